@@ -130,6 +130,8 @@ class Sources:
     def _change(
         self, anchor: Anchor, documents: Mapping[int, DocumentRow], superseded: set[int]
     ) -> Change | None:
+        if anchor.is_purged:
+            return "gone"
         if anchor.commit is not None:
             return self._of_commit(anchor) if self._now_ms else None
         row = documents.get(anchor.document or 0)
@@ -265,6 +267,8 @@ def change_of(anchor: Anchor, change: Change, row: DocumentRow | None) -> Source
 def _cite(anchor: Anchor, row: DocumentRow | None, change: Change) -> str:
     if anchor.commit is not None:
         return f"commit {anchor.commit[:10]}"
+    if anchor.is_purged:
+        return "a file" if anchor.document is None else f"document {anchor.document}"
     cite = Path(anchor.path).name if row is None and anchor.path else str(row and row.title)
     if anchor.start_line is not None:
         is_one = anchor.end_line == anchor.start_line

@@ -195,24 +195,29 @@ class Trace:
         because a short text could be guessed from its digest; None if it has none.
         """
         if isinstance(event, DocWritten) and event.entry is not None:
-            anchors = self._other_anchors(event.entry.anchors)
+            anchors = self._erased_anchors(event.entry.anchors)
             return (
                 None
                 if anchors is None
                 else replace(event, entry=replace(event.entry, anchors=anchors))
             )
         if isinstance(event, EntryReviewed) and event.anchors is not None:
-            anchors = self._other_anchors(event.anchors)
+            anchors = self._erased_anchors(event.anchors)
             return None if anchors is None else replace(event, anchors=anchors)
         return None
 
-    def _other_anchors(self, anchors: list[Anchor]) -> list[Anchor] | None:
-        """Returns the anchors of retained documents and files; None if all are."""
+    def _erased_anchors(self, anchors: list[Anchor]) -> list[Anchor] | None:
+        """Returns the anchors, of which those of purged documents and files say only that they
+        were there; None if all are retained.
+        """
         paths = {path for _, path in self.files}
-        others = [
-            one for one in anchors if one.document not in self.purges and one.path not in paths
+        erased = [
+            Anchor(document=one.document)
+            if one.document in self.purges or one.path in paths
+            else one
+            for one in anchors
         ]
-        return None if len(others) == len(anchors) else others
+        return None if erased == anchors else list(dict.fromkeys(erased))
 
     def purge_of(self, event: Event) -> int | None:
         """Returns the seq of the record that purges this event; None if it stays."""

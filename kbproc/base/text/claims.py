@@ -1,0 +1,282 @@
+"""Finds statements that give one thing one value, such as “The upload limit is 30 MB”.
+
+Only a plain statement counts: a subject, a word or a sign for “is”, a value, and little after it.
+Its subject is all of the sentence but the value, so that two statements are about the same thing
+only if they say the same of it but for the value. A question, a condition, a denial, an estimate,
+an example and a list of values are no statements.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import NamedTuple
+
+from kbproc.base.patterns import lazy
+from kbproc.base.text.analysis import STOP_WORDS
+
+_MOST_AROUND = 100  # characters of a sentence before a value, and after it
+_MOST_LABEL = 6  # words before a colon
+_MOST_VALUE = 60  # characters of a text that is a value alone
+_THOUSAND = 3  # digits
+_ROUNDED = 0.05  # the share by which a number and a rounding of it may differ
+
+
+class Claim(NamedTuple):
+    """A subject, as a set of words, and its value.
+
+    `kind`: only values of one kind can differ. `value`: as it is compared; `shown`: as it was
+    written. `is_full`: the subject says by itself what it is, in two words or more.
+    """
+
+    subject: frozenset[str]
+    kind: str
+    value: str | float
+    shown: str
+    is_full: bool
+
+    def differs(self, other: Claim) -> bool:
+        """Returns whether both can't be true of one thing."""
+        one, two = self.value, other.value
+        if self.kind != other.kind or one == two:
+            return False
+        if isinstance(one, float) and isinstance(two, float):
+            may_be_rounded = ("." in self.shown) != ("." in other.shown)
+            return not may_be_rounded or abs(one - two) > _ROUNDED * max(abs(one), abs(two))
+        short, long = sorted((str(one), str(two)), key=len)
+        return self.kind not in _OPEN or short not in long
+
+
+_OPEN = ("name", "version", "date")  # of which one text may name a part: 3.11 and 3.11.2
+
+# ---------------------------------------------------------------------- patterns
+
+# After these only a number counts, because a thing may have, use or need several others.
+_COUNTING = (
+    "allows?|c(?:osts?|loses? at)|e(?:xpires? (?:after|in)|nds? at)|h(?:as|ave|olds?)|"
+    "l(?:asts?|istens? on)|needs?|opens? at|r(?:equires?|uns? (?:at|every))|starts? at|takes?"
+)
+_BEING = "is|are|equals|defaults to|l(?:ives|ies) in|runs on"
+_FILLERS = "now|currently|still|always|only|just|set to|in|at|on|by default"
+_MONTH = r"(?:jan|feb|mar|apr|may|june?|july?|aug|sept?|oct|nov|dec)[a-z]*\.?"
+_DATE = (
+    rf"\d{{4}}-\d\d-\d\d|\d{{1,2}}\.? {_MONTH}(?: \d{{4}})?|{_MONTH} \d{{1,2}}(?:,? \d{{4}})?(?!\d)"
+)
+_WEEKDAY = "(?:mon|tues|wednes|thurs|fri|satur|sun)day"
+_VERSION = r"v\d+(?:\.\d+)*|\d+(?:\.\d+){2,}(?:-?(?:rc|beta|alpha)\d*)?"
+_SMALL = "two three four five six seven eight nine ten eleven twelve".split()
+_NUMBER = rf"[$€£]?-?\d+(?:[.,'\u202f]\d+)*|(?:{'|'.join(_SMALL)})(?= )"
+_SWITCH = {"on": True, "true": True, "yes": True, "enabled": True, "active": True}
+_SWITCH |= {"off": False, "false": False, "no": False, "disabled": False, "inactive": False}
+_DUTY = {"required": True, "mandatory": True, "optional": False}
+_RIGHT = {"allowed": True, "permitted": True, "forbidden": False, "prohibited": False}
+_TRUTHS = {"switch": _SWITCH, "duty": _DUTY, "right": _RIGHT}
+_TRUTH = "|".join(word for words in _TRUTHS.values() for word in words)
+# Case counts, so that the pattern is searched for by its first characters. A quoted key is JSON's,
+# mostly of an example.
+_SIGN = lazy(
+    rf" (?:{_BEING}|{_COUNTING}) (?=[^a-z\s]|(?:{_FILLERS}|{_TRUTH}|{'|'.join(_SMALL)})\b"
+    rf"|[a-z]+[\d./@:_-])|(?<![\"'\d]):[ \t]+(?=\S)|=[ \t]*(?=\S)"
+)
+_QUOTED = r"`[^`\n]{1,60}`|[\"“][^\"”\n]{1,60}[\"”]"
+_NAME = r"(?-i:[A-Z][\w'’&-]*(?: [A-Z][\w'’&-]*){0,2})|[\w-]+(?:[./@:_][\w-]+)+"
+_VALUE = lazy(
+    rf"(?:(?:{_FILLERS}) ){{0,3}}(?:(?P<date>{_DATE})|(?P<version>{_VERSION})"
+    rf"|(?P<time>(?:{_WEEKDAY}s?,? )?\d?\d:\d\d)|(?P<number>{_NUMBER})"
+    rf"|(?P<truth>{_TRUTH})(?![\w-])|(?P<quoted>{_QUOTED})|(?P<name>{_NAME}))"
+    r"(?:(?![\w@])|(?<=\d)(?=(?:ms|s|min|h|[kmgt]i?b)\b))",
+    re.IGNORECASE,
+)
+_END = lazy(r"\n|[.!?;](?=\s|$)|$")
+_STARTS = ("\n", ". ", "; ", "! ", "? ")
+_BULLET = lazy(r"\s*(?:[-*+•>]|\d{1,3}[.)])?\s+")
+_UNIT = lazy(r"[ \u00a0\u202f-]?(%|[A-Za-zµ]+)(?![\w-])")
+# What follows a number that is the first of several, or of a range or a sum.
+_MORE = lazy(r"\s?(?:-|–|—|to|and|or|/|,|x|×|\+)\s?[`\"\d]|\s?[+*/%^(]\s?\d|:\d|\+")
+_LAST = lazy(r"\W*(?:now|by default|today)?\W*")
+_NO_STATEMENT = frozenset(
+    "if when whenever unless while until should would could may might can must not never no cannot "
+    "example instance suppose assume say about around roughly nearly almost approximately approx "
+    "ca was were been used had whether than either neither each every some any one another "
+    "other many most often usually sometime typically probably perhap t".split()
+)
+# A subject that begins so points elsewhere, or goes on with what was said before.
+_POINTING = frozenset(
+    "this that these those it its he she they we you i his her their your there here which what "
+    "who where how why and or but so as then".split()
+)
+_INDEFINITE = frozenset(["a", "an"])
+_SIGNS_OF_DOUBT = "~≈?"
+_ASSIGNED = lazy(r"\s*(?:export |set )?[\"'`]?[\w.-]{2,60}[\"'`]?\s*")
+_WORDS = lazy(r"[^\W_]+")
+_ALONE = lazy(r"[`\"“]?[\w./@-]{2,}[`\"”]?")
+_STOPS = STOP_WORDS | {"now", "currently", "still", "always", "only", "just", "set", "per"}
+# Words that are about a text itself, or name no thing.
+_GENERIC = frozenset(
+    "default value result output answer note tip warning type name title id number date time "
+    "version status state author owner size length count total step part page chapter "
+    "section figure table option argument parameter field key code error message response "
+    "request return required optional description level mode format path url file line point "
+    "question problem issue reason difference thing case first second third last next previou "
+    "following maximum minimum max min score rate updated created modified from subject "
+    "source link category tag example input usage summary content text item row column index "
+    "model see more goal purpose idea way rule advantage benefit alternative choice".split()
+)
+_SECONDS = {"ms": 0.001, "s": 1.0, "min": 60.0, "h": 3600.0, "day": 86400.0, "week": 604800.0}
+_BYTES = {"byte": 1.0, "kb": 1e3, "mb": 1e6, "gb": 1e9, "tb": 1e12}
+_BYTES |= {"kib": 2.0**10, "mib": 2.0**20, "gib": 2.0**30, "tib": 2.0**40}
+_SHORT = {"millisecond": "ms", "sec": "s", "second": "s", "minute": "min", "hour": "h", "hr": "h"}
+_SHORT |= {"percent": "%"}
+
+
+# ---------------------------------------------------------------------- statements
+
+
+@lru_cache(maxsize=4096)
+def claims(text: str) -> tuple[Claim, ...]:
+    """Returns the statements of a text, each of which gives one value."""
+    return tuple(_claims(text))
+
+
+def _claims(text: str) -> Iterator[Claim]:
+    for sign in _SIGN.finditer(text):
+        value = _VALUE.match(text, sign.end())
+        if value is None or value.lastgroup is None:
+            continue
+        before = _before(text, sign.start())
+        end = _END.search(text, value.end(), value.end() + _MOST_AROUND)
+        if before is None or end is None or end[0] == "?":
+            continue
+        after = text[value.end() : end.start()]
+        if subject := _subject_before(before, sign[0].strip(), after):
+            claim = _claim(subject, sign[0].strip(), value.lastgroup, value[value.lastgroup], after)
+            if claim is not None:
+                yield claim
+
+
+def _before(text: str, end: int) -> str | None:
+    """Returns the sentence up to there; None for a long one."""
+    least = max(0, end - _MOST_AROUND)
+    found = [(text.rfind(start, least, end), len(start)) for start in _STARTS]
+    begin = max((at + size for at, size in found if at >= 0), default=-1)
+    if begin < 0 and least:
+        return None
+    before = text[max(0, begin) : end].rstrip()
+    bullet = _BULLET.match(before)
+    return before[bullet.end() :] if bullet else before
+
+
+def words_of(text: str) -> list[str]:
+    """Returns the words of a text in small letters, without the ending of a plural."""
+    return [
+        word[:-1] if word[2:] and word[-1] == "s" != word[-2] and word not in _STOPS else word
+        for word in _WORDS.findall(text.lower())
+    ]
+
+
+def _subject_before(before: str, sign: str, after: str) -> list[str]:
+    """Returns the words before a sign; [] if they are not the subject of a plain statement."""
+    own = words_of(before)
+    if sign == "=":
+        is_plain = _ASSIGNED.fullmatch(before) and not after.strip(" \t`\"'")
+        return own if is_plain else []
+    if not own or own[0] in _POINTING or (sign == ":" and len(own) > _MOST_LABEL):
+        return []
+    if not _NO_STATEMENT.isdisjoint(own) or any(mark in before for mark in _SIGNS_OF_DOUBT):
+        return []
+    return own
+
+
+def _claim(own: list[str], sign: str, group: str, text: str, after: str) -> Claim | None:
+    content = frozenset(own) - _STOPS
+    if content <= _GENERIC or not any(word[0].isalpha() for word in content):
+        return None
+    rest = words_of(after)
+    if not _NO_STATEMENT.isdisjoint(rest) or any(word[0].isdigit() for word in rest):
+        return None
+    if group != "number" and sign not in _SINGLE:
+        return None
+    if group in ("quoted", "name", "truth") and not _LAST.fullmatch(after):
+        return None
+    if group in ("quoted", "name") and (sign == "are" or own[0] in _INDEFINITE):
+        return None
+    value = _number(text, after) if group == "number" else _plain(group, text, after)
+    if value is None:
+        return None
+    kind, compared, shown, tail = value
+    said = [] if sign in _EQUAL else words_of(sign)
+    subject = (content | {*said, *words_of(tail)}) - _STOPS
+    return Claim(subject, kind, compared, shown, len(content - _GENERIC) > 1)
+
+
+_EQUAL = frozenset([":", "=", "is", "are", "equals"])
+_SINGLE = _EQUAL | {"defaults to", "lives in", "lies in", "runs on"}
+_Value = tuple[str, "str | float", str, str]
+
+
+def _plain(group: str, text: str, after: str) -> _Value | None:
+    """Returns the kind, the value as compared and as shown, and the words after it."""
+    if group in ("date", "version", "time"):
+        return group, text.lower().lstrip("v"), text, after
+    if group == "truth":
+        word = text.lower()
+        kind = next(kind for kind, values in _TRUTHS.items() if word in values)
+        return kind, str(_TRUTHS[kind][word]), text, ""
+    name = text.strip('`"“” ')
+    return ("name", name.lower(), name, "") if len(name) > 1 else None
+
+
+def _number(text: str, after: str) -> _Value | None:
+    """Returns the same of a number; None for one of several."""
+    plain = text.lstrip("$€£")
+    if _MORE.match(after):
+        return None
+    small = plain.lower()
+    number = float(_SMALL.index(small) + 2) if small in _SMALL else _parsed(plain)
+    if number is None:
+        return None
+    unit = _UNIT.match(after)
+    [name] = words_of(unit[1]) or [unit[1]] if unit else [""]
+    name = _SHORT.get(name, name)
+    tail = after[unit.end() :] if unit else after
+    for kind, factors in (("seconds", _SECONDS), ("bytes", _BYTES), ("share", {"%": 1.0})):
+        if unit and name in factors:
+            return kind, number * factors[name], f"{text}{unit[0]}", tail
+    is_noun = unit is not None and name not in _STOPS
+    shown = f"{text}{unit[0]}" if unit and is_noun else text
+    return f"number{text[: text.find(plain)]}", number, shown, after
+
+
+def _parsed(text: str) -> float | None:
+    whole = text.replace("'", "").replace("\u202f", "")
+    head, comma, tail = whole.rpartition(",")
+    if comma and len(tail) != _THOUSAND:
+        whole = f"{head}.{tail}"
+    try:
+        return float(whole.replace(",", ""))
+    except ValueError:
+        return None
+
+
+# ---------------------------------------------------------------------- names
+
+
+@lru_cache(maxsize=1024)
+def named(name: str, text: str) -> Claim | None:
+    """Returns the claim of a text that is a value and nothing else, of the thing of that name."""
+    line = text.strip().rstrip(".")
+    if len(line) > _MOST_VALUE or "\n" in line or not (subject := subject_of(name)):
+        return None
+    found = claims(f"{name.strip().rstrip(':.')} is {line}.")
+    if len(found) == 1 and found[0].subject == subject:
+        return found[0]
+    if found or not _ALONE.fullmatch(line) or subject <= _GENERIC:
+        return None
+    return Claim(subject, "name", line.strip('`"“”').lower(), line, len(subject) > 1)
+
+
+@lru_cache(maxsize=1024)
+def subject_of(name: str) -> frozenset[str]:
+    """Returns the subject of a name, as a claim about it has it."""
+    return frozenset(words_of(name)) - _STOPS

@@ -1,0 +1,225 @@
+"""Finds hits of one page that give one thing two values, and says which is the newer.
+
+Only what a page holds is compared, by the plain statements in it (base/text/claims.py). A mark that
+is wrong costs more than one that is missing. So nothing is said where the two may be about
+different things: another knowledge base, environment, section, tag or time, a folder beside, a
+thing that some text gives several values.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import PurePath
+from typing import NamedTuple
+
+from msgspec import Struct
+
+from kbproc.base.patterns import lazy
+from kbproc.base.text.analysis import STOP_WORDS, words
+from kbproc.base.text.claims import Claim, claims, named, subject_of
+from kbproc.base.text.stems import stems
+from kbproc.engine.events.document import CONVERSATION
+from kbproc.engine.events.origin import FOREIGN
+from kbproc.engine.projections.catalog.rows import HitRow
+
+ENTRY = "knowledge"
+_MOST_TEXT = 600  # characters of an entry
+_AROUND = 80  # characters around a hit's best passage
+_MOST_VALUES = 3  # with more a thing has a value in each text
+_MOST_SHOWN = 2  # conflicts of a hit
+_UNREAD = frozenset({"code", "table", "sheet"})
+_ENVIRONMENTS = frozenset(
+    "dev development prod production stage staging test testing qa ci local preview demo sandbox "
+    "live beta canary nightly linux macos mac osx windows ios android docker kubernetes k8s cloud "
+    "free pro team enterprise basic premium eu us asia europe".split()
+)
+# Words of a title or a section that say nothing of what it is about.
+_OF_TEXTS = frozenset(
+    stems(
+        "guide handbook manual faq readme overview introduction reference docs documentation notes "
+        "note page old new draft copy final md txt pdf html minutes meeting limits limit settings "
+        "setting configuration config defaults default values options details general summary "
+        "about turn section chapter".split()
+    )
+)
+_DATES = lazy(
+    r"\d{4}-\d\d(?:-\d\d)?|\d{1,2}\.? (?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?"
+    r"(?: \d{4})?|(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]* \d{1,2}(?:,? \d{4})?",
+    re.IGNORECASE,
+)
+_SPEAKERS = frozenset("my our i we me us".split())
+
+
+class Conflict(Struct, kw_only=True, frozen=True):
+    """Another hit gives another value for what this one says.
+
+    `older`: the other hit is newer; false where neither is. `says`: all of it in words.
+    """
+
+    document_id: int
+    value: str
+    other_value: str
+    older: bool
+    says: str
+
+
+class DatedHit(NamedTuple):
+    """A hit of a page: its row, its best passage, its citation, and when it was said or made.
+
+    `moment`: None for a document whose own time is unknown.
+    """
+
+    row: HitRow
+    place: tuple[int, int] | None
+    cite: str
+    moment: str | None
+
+
+class _Statement(NamedTuple):
+    hit: DatedHit
+    claim: Claim
+
+
+def conflicts(hits: Sequence[DatedHit]) -> dict[int, list[Conflict]]:
+    """Returns chunk → where a newer hit, or one as old, says otherwise."""
+    by_subject: dict[tuple[str, frozenset[str], str], list[_Statement]] = defaultdict(list)
+    for hit in hits:
+        for claim in _claims_of(hit):
+            by_subject[hit.row.kb, claim.subject, claim.kind].append(_Statement(hit, claim))
+    found: dict[int, list[Conflict]] = defaultdict(list)
+    for statements in by_subject.values():
+        if len(statements) > 1:
+            for chunk_id, conflict in _among(statements):
+                if len(found[chunk_id]) < _MOST_SHOWN:
+                    found[chunk_id].append(conflict)
+    return found
+
+
+def _claims_of(hit: DatedHit) -> Iterator[Claim]:
+    row = hit.row
+    if row.type in _UNREAD or row.superseded_by is not None:
+        return
+    if row.type != ENTRY:
+        start, end = hit.place or (0, _MOST_TEXT)
+        text = _sentences(row.text, max(0, start - _AROUND), end + _AROUND)
+        yield from claims(text)
+        return
+    own = [*claims(row.title), *claims(row.text[:_MOST_TEXT])]
+    names = [row.title, *row.aliases]
+    yield from own
+    yield from filter(None, (named(name, row.text) for name in names))
+    subjects = {subject for name in row.aliases if (subject := subject_of(name))}
+    if subjects and (title := subject_of(row.title)):
+        yield from (claim._replace(subject=title) for claim in own if claim.subject in subjects)
+
+
+def _sentences(text: str, start: int, end: int) -> str:
+    """Returns the part of a text, from the beginning of its first line or sentence in it."""
+    if start:
+        breaks = [place for sign in ("\n", ". ") if 0 <= (place := text.find(sign, start, end))]
+        start = min(breaks, default=start) + 1
+    return text[start:end]
+
+
+# ---------------------------------------------------------------------- pairs
+
+
+def _among(statements: Sequence[_Statement]) -> Iterator[tuple[int, Conflict]]:
+    """Yields chunk and conflict for statements about one subject."""
+    values: dict[int, set[str | float]] = defaultdict(set)
+    for one in statements:
+        values[one.hit.row.document_id].add(one.claim.value)
+    several = any(len(own) > 1 for own in values.values())
+    if several or len(set().union(*values.values())) > _MOST_VALUES:
+        return
+    first = {one.hit.row.document_id: one for one in reversed(statements)}
+    for one in first.values():
+        others = [other for other in first.values() if _conflict(one, other)]
+        newest = max(others, key=lambda other: other.hit.moment or "", default=None)
+        if newest is not None and (conflict := _said(one, newest)) is not None:
+            yield one.hit.row.chunk_id, conflict
+
+
+def _said(one: _Statement, other: _Statement) -> Conflict | None:
+    """Returns what is said of the first; None if it is the newer."""
+    mine, theirs = one.hit.moment, other.hit.moment
+    known = mine is not None and theirs is not None
+    if known and str(mine) > str(theirs):
+        return None
+    older = known and str(mine) < str(theirs)
+    value, other_value = one.claim.shown, other.claim.shown
+    day = f" of {str(theirs)[:10]}" if theirs else ""
+    says = f"says {value}; {other.hit.cite}{day} says {other_value}"
+    return Conflict(
+        document_id=other.hit.row.document_id,
+        value=value,
+        other_value=other_value,
+        older=older,
+        says=f"{'older' if older else 'differs'}: {says}",
+    )
+
+
+def _conflict(one: _Statement, other: _Statement) -> bool:
+    row, another = one.hit.row, other.hit.row
+    return (
+        row.document_id != another.document_id
+        and one.claim.differs(other.claim)
+        and not (_is_foreign(another) and not _is_foreign(row))
+        and _meet(row, another)
+        and _are_near(row, another)
+        and _are_of_one_context(one, other)
+    )
+
+
+def _is_foreign(row: HitRow) -> bool:
+    return row.origin in FOREIGN and row.verified_at is None
+
+
+def _meet(one: HitRow, other: HitRow) -> bool:
+    """Returns whether there is a time at which both are said to be true."""
+    begins = max(one.valid_from or "", other.valid_from or "")
+    ends = [end for end in (one.valid_to, other.valid_to) if end]
+    return not ends or begins < min(ends)
+
+
+def _are_near(one: HitRow, other: HitRow) -> bool:
+    """Returns whether tags and folders let both be about the same."""
+    if one.tags and other.tags and set(one.tags).isdisjoint(other.tags):
+        return False
+    if not (one.path and other.path):
+        return True
+    here, there = PurePath(one.path).parent, PurePath(other.path).parent
+    return here.is_relative_to(there) or there.is_relative_to(here)
+
+
+def _are_of_one_context(one: _Statement, other: _Statement) -> bool:
+    row, another = one.hit.row, other.hit.row
+    mine, theirs = (
+        _context(row, one.claim.subject),
+        _context(another, other.claim.subject),
+    )
+    if _environments(row, mine) != _environments(another, theirs):
+        return False
+    if mine == theirs or CONVERSATION in (row.type, another.type):
+        return one.claim.is_full or CONVERSATION not in (row.type, another.type)
+    return one.claim.is_full and ENTRY in (row.type, another.type) and not (mine and theirs)
+
+
+def _context(row: HitRow, subject: frozenset[str]) -> frozenset[str]:
+    """Returns the words of title and section that say what the text is about."""
+    if row.type == CONVERSATION or (row.type == ENTRY and _names_it(row, subject)):
+        return frozenset()
+    text = _DATES.sub(" ", f"{row.title} {row.section or ''}")
+    return frozenset(stems(words(text))) - subject - STOP_WORDS - _OF_TEXTS
+
+
+def _names_it(row: HitRow, subject: frozenset[str]) -> bool:
+    """Returns whether an entry's title is what it says."""
+    return any(claim.subject == subject for claim in claims(row.title))
+
+
+def _environments(row: HitRow, context: Iterable[str]) -> frozenset[str]:
+    parts = words(" ".join([*row.tags, *PurePath(row.path or "").parts]))
+    return frozenset([*parts, *context]) & _ENVIRONMENTS
