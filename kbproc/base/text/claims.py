@@ -8,6 +8,7 @@ an example and a list of values are no statements.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator
 from functools import lru_cache
@@ -65,7 +66,8 @@ _DATE = (
 )
 _WEEKDAY = "(?:mon|tues|wednes|thurs|fri|satur|sun)day"
 _VERSION = r"v\d+(?:\.\d+)*|\d+(?:\.\d+){2,}(?:-?(?:rc|beta|alpha)\d*)?"
-_SMALL = "two three four five six seven eight nine ten eleven twelve".split()
+_WORDS_OF_NUMBERS = "two three four five six seven eight nine ten eleven twelve"
+_SMALL = _WORDS_OF_NUMBERS.split()
 _NUMBER = rf"[$€£]?-?\d+(?:[.,'\u202f]\d+)*|(?:{'|'.join(_SMALL)})(?= )"
 _SWITCH = {"on": True, "true": True, "yes": True, "enabled": True, "active": True}
 _SWITCH |= {"off": False, "false": False, "no": False, "disabled": False, "inactive": False}
@@ -73,12 +75,13 @@ _DUTY = {"required": True, "mandatory": True, "optional": False}
 _RIGHT = {"allowed": True, "permitted": True, "forbidden": False, "prohibited": False}
 _TRUTHS = {"switch": _SWITCH, "duty": _DUTY, "right": _RIGHT}
 _TRUTH = "|".join(word for words in _TRUTHS.values() for word in words)
-# Case counts, so that the pattern is searched for by its first characters. A quoted key is JSON's,
-# mostly of an example.
-_SIGN = lazy(
-    rf" (?:{_BEING}|{_COUNTING}) (?=[^a-z\s]|(?:{_FILLERS}|{_TRUTH}|{'|'.join(_SMALL)})\b"
-    rf"|[a-z]+[\d./@:_-])|(?<![\"'\d]):[ \t]+(?=\S)|=[ \t]*(?=\S)"
+# These two are searched for by their first characters, which one pattern for both has not.
+_VERB = lazy(
+    rf" (?:{_BEING}|{_COUNTING}|(?:is|are) [a-z]+ (?:for|to|at|by)|after|every|within)"
+    rf"(?: up to| at most| at least)? (?=[^a-z\s]|(?:{_FILLERS}|{_TRUTH}|{'|'.join(_SMALL)})\b"
+    rf"|[a-z]+[\d./@:_-])"
 )
+_MARK = lazy(r"[:=][ \t]*")
 _QUOTED = r"`[^`\n]{1,60}`|[\"“][^\"”\n]{1,60}[\"”]"
 _NAME = r"(?-i:[A-Z][\w'’&-]*(?: [A-Z][\w'’&-]*){0,2})|[\w-]+(?:[./@:_][\w-]+)+"
 _VALUE = lazy(
@@ -90,39 +93,52 @@ _VALUE = lazy(
 )
 _END = lazy(r"\n|[.!?;](?=\s|$)|$")
 _STARTS = ("\n", ". ", "; ", "! ", "? ")
-_BULLET = lazy(r"\s*(?:[-*+•>]|\d{1,3}[.)])?\s+")
+_BULLET = lazy(r"\s*(?:[-*+•>#]+|\d{1,3}[.)])\s+")
 _UNIT = lazy(r"[ \u00a0\u202f-]?(%|[A-Za-zµ]+)(?![\w-])")
 # What follows a number that is the first of several, or of a range or a sum.
 _MORE = lazy(r"\s?(?:-|–|—|to|and|or|/|,|x|×|\+)\s?[`\"\d]|\s?[+*/%^(]\s?\d|:\d|\+")
 _LAST = lazy(r"\W*(?:now|by default|today)?\W*")
-_NO_STATEMENT = frozenset(
-    "if when whenever unless while until should would could may might can must not never no cannot "
-    "example instance suppose assume say about around roughly nearly almost approximately approx "
-    "ca was were been used had whether than either neither each every some any one another "
-    "other many most often usually sometime typically probably perhap t".split()
-)
+_WORDS_OF_DOUBT = """
+if when whenever unless while until should would could may might can must not never no cannot
+example instance suppose assume say about around roughly nearly almost approximately approx ca
+was were been used had whether than either neither each every some any one another other many
+most often usually sometime typically probably perhap t
+"""
+_NO_STATEMENT = frozenset(_WORDS_OF_DOUBT.split())
 # A subject that begins so points elsewhere, or goes on with what was said before.
-_POINTING = frozenset(
-    "this that these those it its he she they we you i his her their your there here which what "
-    "who where how why and or but so as then".split()
-)
+_WORDS_THAT_POINT = """
+this that these those it its he she they we you i his her their your there here which what who
+where how why and or but so as then
+"""
+_POINTING = frozenset(_WORDS_THAT_POINT.split())
 _INDEFINITE = frozenset(["a", "an"])
+_OF_CODE = tuple("\"'0123456789")
 _SIGNS_OF_DOUBT = "~≈?"
-_ASSIGNED = lazy(r"\s*(?:export |set )?[\"'`]?[\w.-]{2,60}[\"'`]?\s*")
+_ASSIGNED = lazy(r"(?:export |set )?[\"'`]?[\w.-]{2,60}[\"'`]?")
 _WORDS = lazy(r"[^\W_]+")
 _ALONE = lazy(r"[`\"“]?[\w./@-]{2,}[`\"”]?")
-_STOPS = STOP_WORDS | {"now", "currently", "still", "always", "only", "just", "set", "per"}
+_STOPS = (STOP_WORDS - {"my", "our"}) | {
+    "now",
+    "currently",
+    "still",
+    "always",
+    "only",
+    "just",
+    "set",
+    "per",
+}
 # Words that are about a text itself, or name no thing.
-_GENERIC = frozenset(
-    "default value result output answer note tip warning type name title id number date time "
-    "version status state author owner size length count total step part page chapter "
-    "section figure table option argument parameter field key code error message response "
-    "request return required optional description level mode format path url file line point "
-    "question problem issue reason difference thing case first second third last next previou "
-    "following maximum minimum max min score rate updated created modified from subject "
-    "source link category tag example input usage summary content text item row column index "
-    "model see more goal purpose idea way rule advantage benefit alternative choice".split()
-)
+_NAMES_OF_NOTHING = """
+default value result output answer note tip warning type name title id number date time version
+status state author owner size length count total step part page chapter section figure table
+option argument parameter field key code error message response request return required optional
+description level mode format path url file line point question problem issue reason difference
+thing case first second third last next previou following maximum minimum max min score rate
+updated created modified from subject source link category tag example input usage summary
+content text item row column index model see more goal purpose idea way rule advantage benefit
+alternative choice my our
+"""
+_GENERIC = frozenset(_NAMES_OF_NOTHING.split())
 _SECONDS = {"ms": 0.001, "s": 1.0, "min": 60.0, "h": 3600.0, "day": 86400.0, "week": 604800.0}
 _BYTES = {"byte": 1.0, "kb": 1e3, "mb": 1e6, "gb": 1e9, "tb": 1e12}
 _BYTES |= {"kib": 2.0**10, "mib": 2.0**20, "gib": 2.0**30, "tib": 2.0**40}
@@ -140,7 +156,7 @@ def claims(text: str) -> tuple[Claim, ...]:
 
 
 def _claims(text: str) -> Iterator[Claim]:
-    for sign in _SIGN.finditer(text):
+    for sign in itertools.chain(_VERB.finditer(text), _MARK.finditer(text)):
         value = _VALUE.match(text, sign.end())
         if value is None or value.lastgroup is None:
             continue
@@ -149,7 +165,7 @@ def _claims(text: str) -> Iterator[Claim]:
         if before is None or end is None or end[0] == "?":
             continue
         after = text[value.end() : end.start()]
-        if subject := _subject_before(before, sign[0].strip(), after):
+        if subject := _subject_before(before, sign[0], after):
             claim = _claim(subject, sign[0].strip(), value.lastgroup, value[value.lastgroup], after)
             if claim is not None:
                 yield claim
@@ -177,20 +193,23 @@ def words_of(text: str) -> list[str]:
 
 def _subject_before(before: str, sign: str, after: str) -> list[str]:
     """Returns the words before a sign; [] if they are not the subject of a plain statement."""
-    own = words_of(before)
-    if sign == "=":
+    own, mark = words_of(before), sign[0]
+    # Code: a line that is indented, a quoted key, a time of day, an address.
+    if mark in ":=" and (before[:1].isspace() or before[-1:] in _OF_CODE):
+        return []
+    if mark == "=":
         is_plain = _ASSIGNED.fullmatch(before) and not after.strip(" \t`\"'")
         return own if is_plain else []
-    if not own or own[0] in _POINTING or (sign == ":" and len(own) > _MOST_LABEL):
+    if not own or own[0] in _POINTING or (mark == ":" and (len(own) > _MOST_LABEL or sign == ":")):
         return []
-    if not _NO_STATEMENT.isdisjoint(own) or any(mark in before for mark in _SIGNS_OF_DOUBT):
+    if not _NO_STATEMENT.isdisjoint(own) or any(char in before for char in _SIGNS_OF_DOUBT):
         return []
     return own
 
 
 def _claim(own: list[str], sign: str, group: str, text: str, after: str) -> Claim | None:
     content = frozenset(own) - _STOPS
-    if content <= _GENERIC or not any(word[0].isalpha() for word in content):
+    if content <= _GENERIC or not any(word[0].isalpha() and word[1:] for word in content):
         return None
     rest = words_of(after)
     if not _NO_STATEMENT.isdisjoint(rest) or any(word[0].isdigit() for word in rest):

@@ -10,16 +10,14 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import PurePath
 from typing import NamedTuple
 
 from msgspec import Struct
 
 from kbproc.base.patterns import lazy
-from kbproc.base.text.analysis import STOP_WORDS, words
-from kbproc.base.text.claims import Claim, claims, named, subject_of
-from kbproc.base.text.stems import stems
+from kbproc.base.text.claims import Claim, claims, named, subject_of, words_of
 from kbproc.engine.events.document import CONVERSATION
 from kbproc.engine.events.origin import FOREIGN
 from kbproc.engine.projections.catalog.rows import HitRow
@@ -30,26 +28,26 @@ _AROUND = 80  # characters around a hit's best passage
 _MOST_VALUES = 3  # with more a thing has a value in each text
 _MOST_SHOWN = 2  # conflicts of a hit
 _UNREAD = frozenset({"code", "table", "sheet"})
-_ENVIRONMENTS = frozenset(
-    "dev development prod production stage staging test testing qa ci local preview demo sandbox "
-    "live beta canary nightly linux macos mac osx windows ios android docker kubernetes k8s cloud "
-    "free pro team enterprise basic premium eu us asia europe".split()
-)
+# Two texts that name others of these are about different things.
+_NAMES_OF_ENVIRONMENTS = """
+dev development prod production stage staging test testing qa ci local preview demo sandbox live
+beta canary nightly linux macos mac osx windows ios android docker kubernetes k8s cloud free pro
+team enterprise basic premium eu us asia europe
+"""
+_ENVIRONMENTS = frozenset(words_of(_NAMES_OF_ENVIRONMENTS))
 # Words of a title or a section that say nothing of what it is about.
-_OF_TEXTS = frozenset(
-    stems(
-        "guide handbook manual faq readme overview introduction reference docs documentation notes "
-        "note page old new draft copy final md txt pdf html minutes meeting limits limit settings "
-        "setting configuration config defaults default values options details general summary "
-        "about turn section chapter".split()
-    )
-)
+_NAMES_OF_TEXTS = """
+guide handbook manual faq readme overview introduction reference doc documentation note page old
+new draft copy final md txt pdf html minutes meeting limit setting configuration config default
+value option detail general summary turn section chapter
+"""
+_OF_TEXTS = frozenset(words_of(_NAMES_OF_TEXTS))
 _DATES = lazy(
     r"\d{4}-\d\d(?:-\d\d)?|\d{1,2}\.? (?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?"
     r"(?: \d{4})?|(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]* \d{1,2}(?:,? \d{4})?",
     re.IGNORECASE,
 )
-_SPEAKERS = frozenset("my our i we me us".split())
+_OF_SPEAKERS = frozenset(["my", "our"])
 
 
 class Conflict(Struct, kw_only=True, frozen=True):
@@ -104,7 +102,9 @@ def _claims_of(hit: DatedHit) -> Iterator[Claim]:
     if row.type != ENTRY:
         start, end = hit.place or (0, _MOST_TEXT)
         text = _sentences(row.text, max(0, start - _AROUND), end + _AROUND)
-        yield from claims(text)
+        for claim in claims(text):
+            if row.type != CONVERSATION or _OF_SPEAKERS.isdisjoint(claim.subject):
+                yield claim
         return
     own = [*claims(row.title), *claims(row.text[:_MOST_TEXT])]
     names = [row.title, *row.aliases]
@@ -118,7 +118,7 @@ def _claims_of(hit: DatedHit) -> Iterator[Claim]:
 def _sentences(text: str, start: int, end: int) -> str:
     """Returns the part of a text, from the beginning of its first line or sentence in it."""
     if start:
-        breaks = [place for sign in ("\n", ". ") if 0 <= (place := text.find(sign, start, end))]
+        breaks = [place for sign in ("\n", ". ") if (place := text.find(sign, start, end)) >= 0]
         start = min(breaks, default=start) + 1
     return text[start:end]
 
@@ -150,7 +150,7 @@ def _said(one: _Statement, other: _Statement) -> Conflict | None:
         return None
     older = known and str(mine) < str(theirs)
     value, other_value = one.claim.shown, other.claim.shown
-    day = f" of {str(theirs)[:10]}" if theirs else ""
+    day = f" ({theirs[:10]})" if theirs else ""
     says = f"says {value}; {other.hit.cite}{day} says {other_value}"
     return Conflict(
         document_id=other.hit.row.document_id,
@@ -168,7 +168,7 @@ def _conflict(one: _Statement, other: _Statement) -> bool:
         and one.claim.differs(other.claim)
         and not (_is_foreign(another) and not _is_foreign(row))
         and _meet(row, another)
-        and _are_near(row, another)
+        and _are_near(row, another, is_full=one.claim.is_full)
         and _are_of_one_context(one, other)
     )
 
@@ -184,14 +184,14 @@ def _meet(one: HitRow, other: HitRow) -> bool:
     return not ends or begins < min(ends)
 
 
-def _are_near(one: HitRow, other: HitRow) -> bool:
+def _are_near(one: HitRow, other: HitRow, *, is_full: bool) -> bool:
     """Returns whether tags and folders let both be about the same."""
     if one.tags and other.tags and set(one.tags).isdisjoint(other.tags):
         return False
     if not (one.path and other.path):
         return True
     here, there = PurePath(one.path).parent, PurePath(other.path).parent
-    return here.is_relative_to(there) or there.is_relative_to(here)
+    return here == there or (is_full and (here in there.parents or there in here.parents))
 
 
 def _are_of_one_context(one: _Statement, other: _Statement) -> bool:
@@ -212,7 +212,7 @@ def _context(row: HitRow, subject: frozenset[str]) -> frozenset[str]:
     if row.type == CONVERSATION or (row.type == ENTRY and _names_it(row, subject)):
         return frozenset()
     text = _DATES.sub(" ", f"{row.title} {row.section or ''}")
-    return frozenset(stems(words(text))) - subject - STOP_WORDS - _OF_TEXTS
+    return subject_of(text) - subject - _OF_TEXTS
 
 
 def _names_it(row: HitRow, subject: frozenset[str]) -> bool:
@@ -221,5 +221,5 @@ def _names_it(row: HitRow, subject: frozenset[str]) -> bool:
 
 
 def _environments(row: HitRow, context: Iterable[str]) -> frozenset[str]:
-    parts = words(" ".join([*row.tags, *PurePath(row.path or "").parts]))
+    parts = words_of(" ".join([*row.tags, row.path or ""]))
     return frozenset([*parts, *context]) & _ENVIRONMENTS

@@ -31,7 +31,7 @@ class GetEntry(PastParams, kw_only=True, frozen=True):
     positional=["id"],
     examples=[
         Example(params={"id": 4}, what="one with its text"),
-        Example(params={"id": 4, "valid_at": "2000-01-01"}, what="one that was no fact then", exit=5),
+        Example(params={"id": 4, "valid_at": "2000-01-01"}, what="one that began later", exit=5),
         Example(params={"id": 9_999_999}, what="one that does not exist", exit=5),
     ],
 )
