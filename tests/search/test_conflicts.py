@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
 from kbproc.engine.projections.catalog.rows import HitRow
 from kbproc.knowledge.search.conflicts import Conflict, DatedHit, conflicts
+from kbproc.knowledge.search.hits import as_hits
+from kbproc.surfaces.hooks.prompt import quotation_of
 from tests.kit.talk import Session
 
 MAY, JUNE, JULY = "2026-05-03", "2026-06-01", "2026-07-01"
@@ -38,8 +41,10 @@ def found(*sources: Source, moments: tuple[str | None, ...] = (OLD, NEW)) -> dic
     hits = []
     for number, (source, moment) in enumerate(zip(sources, moments, strict=True), 1):
         members = {"kb": "default", "section": None, "document_id": number, **source.members}
+        members.pop("place", None)
         row = HitRow(chunk_id=number, text=source.text, created_at=OLD, **members)
-        hits.append(DatedHit(row, (0, len(source.text)), f"{row.title}.md", moment))
+        place = source.members.get("place", (0, len(source.text)))
+        hits.append(DatedHit(row, place, row.section, f"{row.title}.md", moment))
     return {id: some[0] for id, some in conflicts(hits).items()}
 
 
@@ -92,6 +97,13 @@ CONFLICTS = [
 NONE = [
     (LIMIT, doc("The upload limit is 30,000 KB.")),
     (LIMIT, doc("The upload limit is 30.2 MB.")),
+    (LIMIT, doc("The upload limit, e.g. for teams. The upload limit is 60 MB?")),
+    (LIMIT, doc(f"{'So it is. ' * 9}The upload limit is 600 MB.", place=(0, 32))),  # cut in 600
+    (LIMIT, doc(f"Here.\n{LIMIT_60.text}", place=(0, 5), marks='[[0],[6,null,"On phones"]]')),
+    (LIMIT, doc(f"{'word ' * 60}. {LIMIT_60.text}", place=(0, 9))),
+    (doc("The demo is on 3 May."), doc("The demo is on 2026-05-03.")),
+    (doc("The demo is at 9:30."), doc("The demo is at 09:30.")),
+    (doc("Production:\n- Port: 80"), doc("Staging:\n- Port: 90")),
     (LIMIT, doc("The download limit is 60 MB.")),
     (LIMIT, doc("The upload limit is 60 s.")),
     (LIMIT, doc("The upload limit is at most 60 MB.")),
@@ -188,11 +200,17 @@ def test_an_answer_says_which_hit_is_the_older(session: Session) -> None:
         title = f"The upload limit is {limit}"
         session.data("knowledge.store", title=title, body="As agreed.", valid_from=moment)
     for method in ("search", "knowledge.search"):
-        hits = session.data(method, query="upload limit", mode="fts")["results"]
+        answer = session.data(method, query="upload limit", mode="fts")
+        hits = answer["results"]
         marks = {hit["source"]["title"][-5:]: hit.get("conflicts") for hit in hits}
         says = "older: says 30 MB; The upload limit is 60 MB (2026-01-01) says 60 MB"
         mark = {"document_id": 2, "value": "30 MB", "other_value": "60 MB", "older": True}
         assert marks == {"30 MB": [{**mark, "says": says}], "60 MB": None}
+        assert sum(hit.where.endswith(f"\n{says}") for hit in as_hits(answer, {}).hits) == 1
+        quoted = [quotation_of(hit, Path()).place for hit in hits]
+        assert sorted(quoted) == [f"entry 1, {says}", "entry 2"]
+        foreign = [quotation_of({**hit, "origin": "web"}, Path()).place for hit in hits]
+        assert sorted(foreign) == ["entry 1", "entry 2"], "whose title may be foreign, too"
     session.data("knowledge.supersede", old_id=1, new_id=2)
     hits = session.data("search", query="upload limit", mode="fts", include_superseded=True)
     assert len(hits["results"]) == 2 and not any("conflicts" in hit for hit in hits["results"])

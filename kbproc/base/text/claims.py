@@ -49,7 +49,8 @@ class Claim(NamedTuple):
         return self.kind not in _OPEN or short not in long
 
 
-_OPEN = ("name", "version", "date")  # of which one text may name a part: 3.11 and 3.11.2
+# Kinds of which one text may name a part: 3.11 and 3.11.2, 3 May and 3 May 2026.
+_OPEN = ("name", "version", "date", "time")
 
 # ---------------------------------------------------------------------- patterns
 
@@ -60,7 +61,9 @@ _COUNTING = (
 )
 _BEING = "is|are|equals|defaults to|l(?:ives|ies) in|runs on"
 _FILLERS = "now|currently|still|always|only|just|set to|in|at|on|by default"
-_MONTH = r"(?:jan|feb|mar|apr|may|june?|july?|aug|sept?|oct|nov|dec)[a-z]*\.?"
+_NAMES_OF_MONTHS = "jan feb mar apr may jun jul aug sep oct nov dec"
+_MONTHS = _NAMES_OF_MONTHS.split()
+_MONTH = rf"(?:{'|'.join(_MONTHS)})[a-z]*\.?"
 _DATE = (
     rf"\d{{4}}-\d\d-\d\d|\d{{1,2}}\.? {_MONTH}(?: \d{{4}})?|{_MONTH} \d{{1,2}}(?:,? \d{{4}})?(?!\d)"
 )
@@ -93,6 +96,7 @@ _VALUE = lazy(
 )
 _END = lazy(r"\n|[.!?;](?=\s|$)|$")
 _STARTS = ("\n", ". ", "; ", "! ", "? ")
+_SHORTENED = ("e.g. ", "i.e. ", "vs. ", "etc. ", "ca. ")  # after these a sentence goes on
 _BULLET = lazy(r"\s*(?:[-*+•>#]+|\d{1,3}[.)])\s+")
 _UNIT = lazy(r"[ \u00a0\u202f-]?(%|[A-Za-zµ]+)(?![\w-])")
 # What follows a number that is the first of several, or of a range or a sum.
@@ -162,7 +166,8 @@ def _claims(text: str) -> Iterator[Claim]:
             continue
         before = _before(text, sign.start())
         end = _END.search(text, value.end(), value.end() + _MOST_AROUND)
-        if before is None or end is None or end[0] == "?":
+        is_cut = end is None or (not end[0] and end.end() < len(text))
+        if before is None or end is None or is_cut or end[0] == "?":
             continue
         after = text[value.end() : end.start()]
         if subject := _subject_before(before, sign[0], after):
@@ -177,6 +182,8 @@ def _before(text: str, end: int) -> str | None:
     found = [(text.rfind(start, least, end), len(start)) for start in _STARTS]
     begin = max((at + size for at, size in found if at >= 0), default=-1)
     if begin < 0 and least:
+        return None
+    if text[max(0, begin - 6) : max(0, begin)].endswith(_SHORTENED):
         return None
     before = text[max(0, begin) : end].rstrip()
     bullet = _BULLET.match(before)
@@ -236,14 +243,25 @@ _Value = tuple[str, "str | float", str, str]
 
 def _plain(group: str, text: str, after: str) -> _Value | None:
     """Returns the kind, the value as compared and as shown, and the words after it."""
-    if group in ("date", "version", "time"):
-        return group, text.lower().lstrip("v"), text, after
+    if group == "date":
+        return group, _day(text.lower()), text, after
+    if group in ("version", "time"):
+        return group, re.sub(r"\b0(?=\d:)", "", text.lower().lstrip("v")), text, after
     if group == "truth":
         word = text.lower()
         kind = next(kind for kind, values in _TRUTHS.items() if word in values)
         return kind, str(_TRUTHS[kind][word]), text, ""
     name = text.strip('`"“” ')
     return ("name", name.lower(), name, "") if len(name) > 1 else None
+
+
+def _day(text: str) -> str:
+    """Returns the month, the day and, where it is named, the year: 05-03-2026."""
+    if text[4:5] == "-":
+        return f"{text[5:]}-{text[:4]}"
+    month = next(number for number, name in enumerate(_MONTHS, 1) if name in text)
+    day, *year = re.findall(r"\d+", text)
+    return "-".join([f"{month:02}", day.zfill(2), *year])
 
 
 def _number(text: str, after: str) -> _Value | None:

@@ -18,9 +18,10 @@ from msgspec import Struct
 
 from kbproc.base.patterns import lazy
 from kbproc.base.text.claims import Claim, claims, named, subject_of, words_of
+from kbproc.base.unseen import one_line
 from kbproc.engine.events.document import CONVERSATION
 from kbproc.engine.events.origin import FOREIGN
-from kbproc.engine.projections.catalog.rows import HitRow
+from kbproc.engine.projections.catalog.rows import HitRow, marks_of
 
 ENTRY = "knowledge"
 _MOST_TEXT = 600  # characters of an entry
@@ -47,6 +48,9 @@ _DATES = lazy(
     r"(?: \d{4})?|(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]* \d{1,2}(?:,? \d{4})?",
     re.IGNORECASE,
 )
+# These say so in a text, too; other names of environments are words of every day.
+_NAMED_IN_TEXTS = _ENVIRONMENTS & {"dev", "development", "prod", "production", "staging", "sandbox"}
+_MOST_CITE = 80  # characters
 _OF_SPEAKERS = frozenset(["my", "our"])
 
 
@@ -64,15 +68,35 @@ class Conflict(Struct, kw_only=True, frozen=True):
 
 
 class DatedHit(NamedTuple):
-    """A hit of a page: its row, its best passage, its citation, and when it was said or made.
+    """A hit of a page: its row, its best passage with its section, its citation, and when it was
+    said or made.
 
     `moment`: None for a document whose own time is unknown.
     """
 
     row: HitRow
     place: tuple[int, int] | None
+    section: str | None
     cite: str
     moment: str | None
+
+    @property
+    def text(self) -> str:
+        """Returns the text of an entry, or the sentences in and around the best passage, as far as
+        they stand in its section.
+        """
+        text = self.row.text
+        if self.row.type == ENTRY:
+            return _sentences(text, 0, _MOST_TEXT)
+        start, end = self.place or (0, _MOST_TEXT - _AROUND)
+        begin, stop, section = 0, len(text), self.row.section
+        for mark in marks_of(self.row.marks):
+            if mark.section != section and mark.at >= end:
+                stop = mark.at
+                break
+            if mark.section != section:
+                begin, section = mark.at, mark.section
+        return _sentences(text[:stop], max(begin, start - _AROUND), end + _AROUND, begin=begin)
 
 
 class _Statement(NamedTuple):
@@ -99,27 +123,31 @@ def _claims_of(hit: DatedHit) -> Iterator[Claim]:
     row = hit.row
     if row.type in _UNREAD or row.superseded_by is not None:
         return
-    if row.type != ENTRY:
-        start, end = hit.place or (0, _MOST_TEXT)
-        text = _sentences(row.text, max(0, start - _AROUND), end + _AROUND)
-        for claim in claims(text):
-            if row.type != CONVERSATION or _OF_SPEAKERS.isdisjoint(claim.subject):
-                yield claim
-        return
-    own = [*claims(row.title), *claims(row.text[:_MOST_TEXT])]
-    names = [row.title, *row.aliases]
+    own = claims(hit.text)
+    if row.type == CONVERSATION:
+        own = tuple(claim for claim in own if _OF_SPEAKERS.isdisjoint(claim.subject))
     yield from own
-    yield from filter(None, (named(name, row.text) for name in names))
+    if row.type == ENTRY:
+        yield from _claims_of_entry(row, [*own, *claims(row.title)])
+
+
+def _claims_of_entry(row: HitRow, own: Sequence[Claim]) -> Iterator[Claim]:
+    """Yields what an entry says of the things that its title and its aliases name."""
+    yield from claims(row.title)
+    yield from filter(None, (named(name, row.text) for name in (row.title, *row.aliases)))
     subjects = {subject for name in row.aliases if (subject := subject_of(name))}
     if subjects and (title := subject_of(row.title)):
         yield from (claim._replace(subject=title) for claim in own if claim.subject in subjects)
 
 
-def _sentences(text: str, start: int, end: int) -> str:
-    """Returns the part of a text, from the beginning of its first line or sentence in it."""
-    if start:
-        breaks = [place for sign in ("\n", ". ") if (place := text.find(sign, start, end)) >= 0]
-        start = min(breaks, default=start) + 1
+def _sentences(text: str, start: int, end: int, *, begin: int = 0) -> str:
+    """Returns the whole sentences and lines of a part of the text, which begins at `begin`."""
+    if end < len(text):
+        breaks = (text.rfind("\n", start, end), text.rfind(". ", start, end) + 1)
+        end = max(start, *breaks)
+    if start > begin:
+        breaks = (text.find("\n", start, end), text.find(". ", start, end) + 1)
+        start = min((place for place in breaks if place > 0), default=end) + 1
     return text[start:end]
 
 
@@ -151,7 +179,7 @@ def _said(one: _Statement, other: _Statement) -> Conflict | None:
     older = known and str(mine) < str(theirs)
     value, other_value = one.claim.shown, other.claim.shown
     day = f" ({theirs[:10]})" if theirs else ""
-    says = f"says {value}; {other.hit.cite}{day} says {other_value}"
+    says = f"says {value}; {one_line(other.hit.cite, _MOST_CITE, '…')}{day} says {other_value}"
     return Conflict(
         document_id=other.hit.row.document_id,
         value=value,
@@ -196,22 +224,20 @@ def _are_near(one: HitRow, other: HitRow, *, is_full: bool) -> bool:
 
 def _are_of_one_context(one: _Statement, other: _Statement) -> bool:
     row, another = one.hit.row, other.hit.row
-    mine, theirs = (
-        _context(row, one.claim.subject),
-        _context(another, other.claim.subject),
-    )
-    if _environments(row, mine) != _environments(another, theirs):
+    mine, theirs = _context(one.hit, one.claim.subject), _context(other.hit, other.claim.subject)
+    if _environments(one.hit, mine) != _environments(other.hit, theirs):
         return False
     if mine == theirs or CONVERSATION in (row.type, another.type):
         return one.claim.is_full or CONVERSATION not in (row.type, another.type)
     return one.claim.is_full and ENTRY in (row.type, another.type) and not (mine and theirs)
 
 
-def _context(row: HitRow, subject: frozenset[str]) -> frozenset[str]:
+def _context(hit: DatedHit, subject: frozenset[str]) -> frozenset[str]:
     """Returns the words of title and section that say what the text is about."""
+    row = hit.row
     if row.type == CONVERSATION or (row.type == ENTRY and _names_it(row, subject)):
         return frozenset()
-    text = _DATES.sub(" ", f"{row.title} {row.section or ''}")
+    text = _DATES.sub(" ", f"{row.title} {hit.section or ''}")
     return subject_of(text) - subject - _OF_TEXTS
 
 
@@ -220,6 +246,6 @@ def _names_it(row: HitRow, subject: frozenset[str]) -> bool:
     return any(claim.subject == subject for claim in claims(row.title))
 
 
-def _environments(row: HitRow, context: Iterable[str]) -> frozenset[str]:
-    parts = words_of(" ".join([*row.tags, row.path or ""]))
-    return frozenset([*parts, *context]) & _ENVIRONMENTS
+def _environments(hit: DatedHit, context: Iterable[str]) -> frozenset[str]:
+    own = {*words_of(" ".join([*hit.row.tags, hit.row.path or ""])), *context} & _ENVIRONMENTS
+    return frozenset(own | (_NAMED_IN_TEXTS & {*words_of(hit.text)}))

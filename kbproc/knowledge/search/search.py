@@ -602,6 +602,7 @@ def _with_conflicts(request: Request, hits: list[Hit], passages: Passages) -> li
             DatedHit(
                 row := rows[hit.chunk_id],
                 passages.place(row.text),
+                hit.source.section,
                 hit.source.cite,
                 _moment(row, hit),
             )
@@ -619,7 +620,8 @@ def _moment(row: HitRow, hit: Hit) -> str | None:
     source = hit.source
     if row.type == ENTRY:
         return row.valid_from or row.created_at
-    own = (source.said_at, source.modified_at, row.updated_at if source.path is None else None)
+    is_own = row.type == "note" or source.path is None
+    own = (source.said_at, source.modified_at, row.updated_at if is_own else None)
     return next((moment for moment in own if isinstance(moment, str)), None)
 
 
