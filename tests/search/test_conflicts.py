@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -81,6 +82,8 @@ CONFLICTS = [
         None,
     ),
     (entry("Tokens last 60 minutes"), entry("Tokens last 15 minutes"), None, "15 minutes"),
+    (entry("Backups are encrypted"), entry("The backups aren't encrypted"), "yes", "no"),
+    (entry("Tests do not need Docker"), entry("Tests need Docker"), "no", "yes"),
     (entry("Office code", "4711"), entry("Office code", "4712."), "4711", "4712"),
     (entry("Deploy branch", "main"), entry("The deploy branch is `release`"), "main", "release"),
     (
@@ -154,6 +157,8 @@ NONE = [
     (entry("The office is in Bern", superseded_by=2), entry("The office is in Basel")),
     (entry("Dev settings", "The api port is 80."), entry("Prod settings", "The api port is 90.")),
     (entry("Payments", "The timeout is 30 s."), entry("Search", "The timeout is 60 s.")),
+    (entry("Backups are encrypted"), entry("Logs are not encrypted")),
+    (entry("Backups are encrypted", kb="a"), entry("Backups are not encrypted", kb="b")),
     (entry("Deploys", "Ask Ann first."), entry("Deploys", "Wait for CI.")),
     (said("My phone number is 30."), said("My phone number is 60.")),
     (said("The limit is 30."), said("The limit is 60.")),
@@ -177,6 +182,16 @@ def test_near_pairs_are_no_conflicts(subtests: pytest.Subtests) -> None:
     for one, other in NONE:
         with subtests.test(one=one.text, other=other.text):
             assert found(one, other) == {}
+
+
+def test_of_near_pairs_only_opposites_are_marked() -> None:
+    pairs = json.loads(Path(__file__).with_name("near_pairs.json").read_text())
+    marked = [
+        pair["relation"]
+        for pair in pairs
+        if found(*(entry(pair[at]["title"], pair[at]["body"]) for at in ("one", "other")))
+    ]
+    assert marked == ["opposite"] * 5
 
 
 def test_without_a_newer_one_both_say_so() -> None:

@@ -116,6 +116,7 @@ where how why and or but so as then
 """
 _POINTING = frozenset(_WORDS_THAT_POINT.split())
 _INDEFINITE = frozenset(["a", "an"])
+_DENIAL = lazy(r"(?:\b(?:do|does|is|are|can|must|should)(?: not|n['’]t)|\bcannot| not)\b")
 _OF_CODE = tuple("\"'0123456789")
 _SIGNS_OF_DOUBT = "~≈?"
 _ASSIGNED = lazy(r"(?:export |set )?[\"'`]?[\w.-]{2,60}[\"'`]?")
@@ -311,6 +312,15 @@ def named(name: str, text: str) -> Claim | None:
     if found or not _ALONE.fullmatch(line) or subject <= _GENERIC:
         return None
     return Claim(subject, "name", line.strip('`"“”').lower(), line, len(subject) > 1)
+
+
+@lru_cache(maxsize=1024)
+def asserted(title: str) -> Claim | None:
+    """Returns what a title says is so, or is not so; None for one without words."""
+    plain = _DENIAL.sub(" ", title)
+    subject = subject_of(plain)
+    so = plain == title
+    return Claim(subject, "denial", str(so), "yes" if so else "no", True) if subject else None
 
 
 @lru_cache(maxsize=1024)

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from kbproc.base.patterns import lazy
-from kbproc.base.text.claims import Claim, claims, named, subject_of, words_of
+from kbproc.base.text.claims import Claim, asserted, claims, named, subject_of, words_of
 from kbproc.base.unseen import one_line
 from kbproc.engine.events.document import CONVERSATION
 from kbproc.engine.events.origin import FOREIGN
@@ -135,6 +135,8 @@ def _claims_of_entry(row: HitRow, own: Sequence[Claim]) -> Iterator[Claim]:
     """Yields what an entry says of the things that its title and its aliases name."""
     yield from claims(row.title)
     yield from filter(None, (named(name, row.text) for name in (row.title, *row.aliases)))
+    if (assertion := asserted(row.title)) is not None:
+        yield assertion
     subjects = {subject for name in row.aliases if (subject := subject_of(name))}
     if subjects and (title := subject_of(row.title)):
         yield from (claim._replace(subject=title) for claim in own if claim.subject in subjects)
