@@ -27,14 +27,14 @@ _ROUNDED = 0.05  # the share by which a number and a rounding of it may differ
 class Claim(NamedTuple):
     """A subject, as a set of words, and its value.
 
-    `kind`: only values of one kind can differ. `value`: as it is compared; `shown`: as it was
-    written. `is_full`: the subject says by itself what it is, in two words or more.
+    `kind`: only values of one kind can differ. `value`: as it is compared; `wording`: as the text
+    has it. `is_full`: the subject says by itself what it is, in two words or more.
     """
 
     subject: frozenset[str]
     kind: str
     value: str | float
-    shown: str
+    wording: str
     is_full: bool
 
     def differs(self, other: Claim) -> bool:
@@ -43,7 +43,7 @@ class Claim(NamedTuple):
         if self.kind != other.kind or one == two:
             return False
         if isinstance(one, float) and isinstance(two, float):
-            may_be_rounded = ("." in self.shown) != ("." in other.shown)
+            may_be_rounded = ("." in self.wording) != ("." in other.wording)
             return not may_be_rounded or abs(one - two) > _ROUNDED * max(abs(one), abs(two))
         short, long = sorted((str(one), str(two)), key=len)
         return self.kind not in _OPEN or short not in long
@@ -78,7 +78,8 @@ _DUTY = {"required": True, "mandatory": True, "optional": False}
 _RIGHT = {"allowed": True, "permitted": True, "forbidden": False, "prohibited": False}
 _TRUTHS = {"switch": _SWITCH, "duty": _DUTY, "right": _RIGHT}
 _TRUTH = "|".join(word for words in _TRUTHS.values() for word in words)
-# These two are searched for by their first characters, which one pattern for both has not.
+# Two patterns, because one for both has no first character to search for, and takes four times as
+# long.
 _VERB = lazy(
     rf" (?:{_BEING}|{_COUNTING}|(?:is|are) [a-z]+ (?:for|to|at|by)|after|every|within)"
     rf"(?: up to| at most| at least)? (?=[^a-z\s]|(?:{_FILLERS}|{_TRUTH}|{'|'.join(_SMALL)})\b"
@@ -99,7 +100,7 @@ _STARTS = ("\n", ". ", "; ", "! ", "? ")
 _SHORTENED = ("e.g. ", "i.e. ", "vs. ", "etc. ", "ca. ")  # after these a sentence goes on
 _BULLET = lazy(r"\s*(?:[-*+•>#]+|\d{1,3}[.)])\s+")
 _UNIT = lazy(r"[ \u00a0\u202f-]?(%|[A-Za-zµ]+)(?![\w-])")
-# What follows a number that is the first of several, or of a range or a sum.
+# A number before this is the first of several numbers, or a part of a range or a sum.
 _MORE = lazy(r"\s?(?:-|–|—|to|and|or|/|,|x|×|\+)\s?[`\"\d]|\s?[+*/%^(]\s?\d|:\d|\+")
 _LAST = lazy(r"\W*(?:now|by default|today)?\W*")
 _WORDS_OF_DOUBT = """
@@ -180,8 +181,8 @@ def _claims(text: str) -> Iterator[Claim]:
 def _before(text: str, end: int) -> str | None:
     """Returns the sentence up to there; None for a long one."""
     least = max(0, end - _MOST_AROUND)
-    found = [(text.rfind(start, least, end), len(start)) for start in _STARTS]
-    begin = max((at + size for at, size in found if at >= 0), default=-1)
+    places = [(text.rfind(start, least, end), len(start)) for start in _STARTS]
+    begin = max((at + size for at, size in places if at >= 0), default=-1)
     if begin < 0 and least:
         return None
     if text[max(0, begin - 6) : max(0, begin)].endswith(_SHORTENED):
@@ -231,10 +232,10 @@ def _claim(own: list[str], sign: str, group: str, text: str, after: str) -> Clai
     value = _number(text, after) if group == "number" else _plain(group, text, after)
     if value is None:
         return None
-    kind, compared, shown, tail = value
-    said = [] if sign in _EQUAL else words_of(sign)
-    subject = (content | {*said, *words_of(tail)}) - _STOPS
-    return Claim(subject, kind, compared, shown, len(content - _GENERIC) > 1)
+    kind, compared, wording, tail = value
+    verb = [] if sign in _EQUAL else words_of(sign)
+    subject = (content | {*verb, *words_of(tail)}) - _STOPS
+    return Claim(subject, kind, compared, wording, len(content - _GENERIC) > 1)
 
 
 _EQUAL = frozenset([":", "=", "is", "are", "equals"])
@@ -243,7 +244,7 @@ _Value = tuple[str, "str | float", str, str]
 
 
 def _plain(group: str, text: str, after: str) -> _Value | None:
-    """Returns the kind, the value as compared and as shown, and the words after it."""
+    """Returns the kind, the value as compared and as wording, and the words after it."""
     if group == "date":
         return group, _day(text.lower()), text, after
     if group in ("version", "time"):
@@ -282,8 +283,8 @@ def _number(text: str, after: str) -> _Value | None:
         if unit and name in factors:
             return kind, number * factors[name], f"{text}{unit[0]}", tail
     is_noun = unit is not None and name not in _STOPS
-    shown = f"{text}{unit[0]}" if unit and is_noun else text
-    return f"number{text[: text.find(plain)]}", number, shown, after
+    wording = f"{text}{unit[0]}" if unit and is_noun else text
+    return f"number{text[: text.find(plain)]}", number, wording, after
 
 
 def _parsed(text: str) -> float | None:
@@ -306,10 +307,10 @@ def named(name: str, text: str) -> Claim | None:
     line = text.strip().rstrip(".")
     if len(line) > _MOST_VALUE or "\n" in line or not (subject := subject_of(name)):
         return None
-    found = claims(f"{name.strip().rstrip(':.')} is {line}.")
-    if len(found) == 1 and found[0].subject == subject:
-        return found[0]
-    if found or not _ALONE.fullmatch(line) or subject <= _GENERIC:
+    statements = claims(f"{name.strip().rstrip(':.')} is {line}.")
+    if len(statements) == 1 and statements[0].subject == subject:
+        return statements[0]
+    if statements or not _ALONE.fullmatch(line) or subject <= _GENERIC:
         return None
     return Claim(subject, "name", line.strip('`"“”').lower(), line, len(subject) > 1)
 

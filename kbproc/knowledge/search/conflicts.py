@@ -1,9 +1,9 @@
 """Finds hits of one page that give one thing two values, and says which is the newer.
 
-Only what a page holds is compared, by the plain statements in it (base/text/claims.py). A mark that
-is wrong costs more than one that is missing. So nothing is said where the two may be about
-different things: another knowledge base, environment, section, tag or time, a folder beside, a
-thing that some text gives several values.
+Only the hits of a page are compared, by the plain statements in them (base/text/claims.py). A wrong
+mark costs more than a missing one. So two statements are no conflict where they may be about
+different things: in another knowledge base, environment, section or time, with other tags, in a
+folder beside, or where some text gives the thing several values.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from kbproc.engine.projections.catalog.rows import HitRow, marks_of
 ENTRY = "knowledge"
 _MOST_TEXT = 600  # characters of an entry
 _AROUND = 80  # characters around a hit's best passage
-_MOST_VALUES = 3  # with more a thing has a value in each text
+_MOST_VALUES = 3  # more values mean that each text is about a thing of its own
 _MOST_SHOWN = 2  # conflicts of a hit
 _UNREAD = frozenset({"code", "table", "sheet"})
 # Two texts that name others of these are about different things.
@@ -48,7 +48,7 @@ _DATES = lazy(
     r"(?: \d{4})?|(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]* \d{1,2}(?:,? \d{4})?",
     re.IGNORECASE,
 )
-# These say so in a text, too; other names of environments are words of every day.
+# In a text only these count, because the other names of environments are everyday words.
 _NAMED_IN_TEXTS = _ENVIRONMENTS & {"dev", "development", "prod", "production", "staging", "sandbox"}
 _MOST_CITE = 80  # characters
 _OF_SPEAKERS = frozenset(["my", "our"])
@@ -110,13 +110,13 @@ def conflicts(hits: Sequence[DatedHit]) -> dict[int, list[Conflict]]:
     for hit in hits:
         for claim in _claims_of(hit):
             by_subject[hit.row.kb, claim.subject, claim.kind].append(_Statement(hit, claim))
-    found: dict[int, list[Conflict]] = defaultdict(list)
+    results: dict[int, list[Conflict]] = defaultdict(list)
     for statements in by_subject.values():
         if len(statements) > 1:
             for chunk_id, conflict in _among(statements):
-                if len(found[chunk_id]) < _MOST_SHOWN:
-                    found[chunk_id].append(conflict)
-    return found
+                if len(results[chunk_id]) < _MOST_SHOWN:
+                    results[chunk_id].append(conflict)
+    return results
 
 
 def _claims_of(hit: DatedHit) -> Iterator[Claim]:
@@ -166,20 +166,20 @@ def _among(statements: Sequence[_Statement]) -> Iterator[tuple[int, Conflict]]:
         return
     first = {one.hit.row.document_id: one for one in reversed(statements)}
     for one in first.values():
-        others = [other for other in first.values() if _conflict(one, other)]
+        others = [other for other in first.values() if _are_in_conflict(one, other)]
         newest = max(others, key=lambda other: other.hit.moment or "", default=None)
-        if newest is not None and (conflict := _said(one, newest)) is not None:
+        if newest is not None and (conflict := _conflict_of(one, newest)) is not None:
             yield one.hit.row.chunk_id, conflict
 
 
-def _said(one: _Statement, other: _Statement) -> Conflict | None:
-    """Returns what is said of the first; None if it is the newer."""
+def _conflict_of(one: _Statement, other: _Statement) -> Conflict | None:
+    """Returns the conflict that the first statement's hit shows; None for the newer hit."""
     mine, theirs = one.hit.moment, other.hit.moment
-    known = mine is not None and theirs is not None
-    if known and str(mine) > str(theirs):
+    are_dated = mine is not None and theirs is not None
+    if are_dated and str(mine) > str(theirs):
         return None
-    older = known and str(mine) < str(theirs)
-    value, other_value = one.claim.shown, other.claim.shown
+    older = are_dated and str(mine) < str(theirs)
+    value, other_value = one.claim.wording, other.claim.wording
     day = f" ({theirs[:10]})" if theirs else ""
     says = f"says {value}; {one_line(other.hit.cite, _MOST_CITE, '…')}{day} says {other_value}"
     return Conflict(
@@ -191,7 +191,7 @@ def _said(one: _Statement, other: _Statement) -> Conflict | None:
     )
 
 
-def _conflict(one: _Statement, other: _Statement) -> bool:
+def _are_in_conflict(one: _Statement, other: _Statement) -> bool:
     row, another = one.hit.row, other.hit.row
     return (
         row.document_id != another.document_id

@@ -597,7 +597,7 @@ class _HitBuilder(Struct, frozen=True):
 def _with_conflicts(request: Request, hits: list[Hit], passages: Passages) -> list[Hit]:
     """Returns the hits, of which some say that another gives another value."""
     rows = request.rows([hit.chunk_id for hit in hits])
-    found = conflicts(
+    by_chunk = conflicts(
         [
             DatedHit(
                 row := rows[hit.chunk_id],
@@ -610,7 +610,7 @@ def _with_conflicts(request: Request, hits: list[Hit], passages: Passages) -> li
         ]
     )
     return [
-        replace(hit, conflicts=found[hit.chunk_id]) if hit.chunk_id in found else hit
+        replace(hit, conflicts=by_chunk[hit.chunk_id]) if hit.chunk_id in by_chunk else hit
         for hit in hits
     ]
 
