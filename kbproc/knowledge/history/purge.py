@@ -195,18 +195,18 @@ class Trace:
         because a short text could be guessed from its digest; None if it has none.
         """
         if isinstance(event, DocWritten) and event.entry is not None:
-            anchors = self._erased_anchors(event.entry.anchors)
+            anchors = self._other_anchors(event.entry.anchors)
             return (
                 None
                 if anchors is None
                 else replace(event, entry=replace(event.entry, anchors=anchors))
             )
         if isinstance(event, EntryReviewed) and event.anchors is not None:
-            anchors = self._erased_anchors(event.anchors)
+            anchors = self._other_anchors(event.anchors)
             return None if anchors is None else replace(event, anchors=anchors)
         return None
 
-    def _erased_anchors(self, anchors: list[Anchor]) -> list[Anchor] | None:
+    def _other_anchors(self, anchors: list[Anchor]) -> list[Anchor] | None:
         """Returns the anchors, of which those of purged documents and files say only that they
         were there; None if all are retained.
         """
