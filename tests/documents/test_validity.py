@@ -39,7 +39,7 @@ def test_what_was_true_is_not_what_was_thought(session: Session) -> None:
     error = session.error("knowledge.get", id=zurich, valid_at=JUNE)
     assert (error["type"], error["detail"]) == ("resource.not_found", {"true_then": bern})
     error = session.error("knowledge.get", id=bern, valid_at="2024-12-31")
-    assert (error["type"], error.get("detail")) == ("resource.not_found", None)
+    assert (error["type"], error["detail"]) == ("resource.not_found", {})
     error = session.error("knowledge.get", id=zurich, as_of=thought, valid_at=AUGUST)
     assert error["message"] == f"There is no entry {zurich}.", "which nobody thought then"
     entry = session.data("knowledge.get", id=bern)

@@ -250,6 +250,9 @@ def digest_of_lines(lines: Sequence[bytes], first: int, count: int) -> str:
 
 
 def change_of(anchor: Anchor, change: Change, row: DocumentRow | None) -> SourceChange:
+    if anchor.is_purged:
+        cite = "a file" if anchor.document is None else f"document {anchor.document}"
+        return SourceChange(change=change, cite=cite)
     path = anchor.path if row is None or row.path is None else row.path
     return SourceChange(
         change=change,
@@ -267,8 +270,6 @@ def change_of(anchor: Anchor, change: Change, row: DocumentRow | None) -> Source
 def _cite(anchor: Anchor, row: DocumentRow | None, change: Change) -> str:
     if anchor.commit is not None:
         return f"commit {anchor.commit[:10]}"
-    if anchor.is_purged:
-        return "a file" if anchor.document is None else f"document {anchor.document}"
     cite = Path(anchor.path).name if row is None and anchor.path else str(row and row.title)
     if anchor.start_line is not None:
         is_one = anchor.end_line == anchor.start_line
