@@ -648,6 +648,13 @@ class SourceChange(TypedDict):
     end_line: NotRequired[int | None]
     commit: NotRequired[str | None]
 
+class Conflict(TypedDict):
+    document_id: int
+    value: str
+    other_value: str
+    older: bool
+    says: str
+
 class Hit(TypedDict):
     chunk_id: int
     score: float
@@ -669,6 +676,7 @@ class Hit(TypedDict):
     source_changed: NotRequired[list[SourceChange]]
     valid_from: NotRequired[str]
     valid_to: NotRequired[str]
+    conflicts: NotRequired[list[Conflict]]
     explain: NotRequired[dict[str, Any]]
 
 class Results(TypedDict):

@@ -502,6 +502,7 @@ class Knowledge(Noun[Mode]):
         self,
         id: int,
         *,
+        valid_at: str | None = None,
         offset: int | None = None,
         budget_tokens: int | None = None,
         **more: Unpack[data.Past],

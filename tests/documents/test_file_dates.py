@@ -75,6 +75,7 @@ def test_only_the_history_of_the_requested_files_is_read(
 
 def test_a_knowledge_base_is_described_once(session: Session) -> None:
     session.data("kb.create", slug="zoo", description="What keepers know.")
+    session.data("kb.update", slug="default", name="Ours")  # which describes nothing
     for kb in ("default", "zoo", "zoo"):
         session.data("doc.create", title="Aardvarks", text="Aardvarks dig.", kb=kb)
     hits = session.data("search", query="aardvarks", mode="fts")["results"]

@@ -35,6 +35,13 @@ def test_what_was_true_is_not_what_was_thought(session: Session) -> None:
     assert listed(session, as_of=thought) == [bern], "what was thought then"
     assert listed(session, as_of=thought, valid_at=AUGUST) == [bern], "and of August, too"
     assert hits(session, as_of=thought, valid_at=AUGUST) == [bern]
+    assert session.data("knowledge.get", id=bern, valid_at=JUNE)["id"] == bern
+    error = session.error("knowledge.get", id=zurich, valid_at=JUNE)
+    assert (error["type"], error["detail"]) == ("resource.not_found", {"true_then": bern})
+    error = session.error("knowledge.get", id=bern, valid_at="2024-12-31")
+    assert (error["type"], error["detail"]) == ("resource.not_found", {})
+    error = session.error("knowledge.get", id=zurich, as_of=thought, valid_at=AUGUST)
+    assert error["message"] == f"There is no entry {zurich}.", "which nobody thought then"
     entry = session.data("knowledge.get", id=bern)
     assert (entry["valid_from"], entry["valid_to"]) == (
         "2025-01-01T00:00:00.000Z",

@@ -363,6 +363,11 @@ def test_no_file_holds_the_digest_of_what_an_entry_was_derived_from(
     purge(session, purged_id)
     assert holding(session.store.folder, *digests) == []
     assert holding(session.store.folder, digest(b"harmless")) != [], "the others stay"
+    change = {"change": "gone", "cite": f"document {purged_id}"}
+    assert session.data("knowledge.get", id=entry_id)["source_changed"] == [change]
+    assert [row["id"] for row in session.data("knowledge.list", stale=True)] == [entry_id]
+    session.data("knowledge.verify", ids=[entry_id])
+    assert "source_changed" not in session.data("knowledge.get", id=entry_id)
     assert session.store.log.verify() == session.store.seq
     assert not any(doctor.compare(session.store).values())
 

@@ -88,6 +88,11 @@ def test_an_entry_that_holds_no_more_says_so(tmp_path: Path) -> None:
     with client(tmp_path) as one:
         old = one.data("store_knowledge", title="Builds take ten minutes", body="On one core.")
         new = one.data("store_knowledge", title="Builds take two minutes", body="On eight.")
+        hits = one.data("search_knowledge", query="builds minutes")["results"]
+        says = {hit["source"]["document_id"]: hit.get("conflicts") for hit in hits}
+        [conflict] = says[old["id"]]  # the clock of tests gave both one moment
+        words = "differs: says ten minutes; Builds take two minutes (2026-01-01) says two minutes"
+        assert conflict == {"says": words} and says[new["id"]]
         one.data("supersede_knowledge", oldId=old["id"], newId=new["id"])
         hits = one.data("search_knowledge", query="builds minutes", includeSuperseded=True)
         by_id = {hit["source"]["document_id"]: hit for hit in hits["results"]}

@@ -612,6 +612,15 @@ export interface Column {
   type: string;
 }
 
+/** Another hit gives another value for what this one says. `older`: the other hit is newer; false where neither is. `says`: all of it in words. */
+export interface Conflict {
+  document_id: number;
+  value: string;
+  other_value: string;
+  older: boolean;
+  says: string;
+}
+
 export type DescribeData = Index | Brief | Surface | Full;
 
 export interface DescribeParams {
@@ -1486,7 +1495,7 @@ export interface Header {
   vectors?: VectorsOf | null;
 }
 
-/** A hit. `highlights`: character offsets into `snippet`. `explain`: only on request. `origin`: who the text is from. `verified_at`: when a person found that an entry holds. `head`: for a superseded entry, the last entry of its chain. `repeated_by`: with `distinct`, the ids of chunks that were left out because they say nearly the same. `file_gone`: true where the document's file is no longer there, so that another document may have its newer text. `replaces`: the superseded entry for which it answers, because the query's words stand there. `names`: with `about`, its names that stand in the query. `source_changed`: what an entry was derived from and is no longer as it was then; its score is a step lower. `valid_from`, `valid_to`: when its writer says that it began and ceased to be true. */
+/** A hit. `highlights`: character offsets into `snippet`. `explain`: only on request. `origin`: who the text is from. `verified_at`: when a person found that an entry holds. `head`: for a superseded entry, the last entry of its chain. `repeated_by`: with `distinct`, the ids of chunks that were left out because they say nearly the same. `file_gone`: true where the document's file is no longer there, so that another document may have its newer text. `replaces`: the superseded entry for which it answers, because the query's words stand there. `names`: with `about`, its names that stand in the query. `source_changed`: what an entry was derived from and is no longer as it was then; its score is a step lower. `valid_from`, `valid_to`: when its writer says that it began and ceased to be true. `conflicts`: hits of this page that give another value for what it says, and are newer or as old. */
 export interface Hit {
   chunk_id: number;
   score: number;
@@ -1508,6 +1517,7 @@ export interface Hit {
   source_changed?: SourceChange[];
   valid_from?: string;
   valid_to?: string;
+  conflicts?: Conflict[];
   explain?: Record<string, unknown>;
 }
 
@@ -1849,6 +1859,8 @@ export interface KnowledgeGetParams {
   as_of?: number | string | null;
   /** knowledge entry, by id */
   id: number;
+  /** what was true then, as is known now: RFC 3339; entries that began later or had ceased by then are left out. as_of asks what was thought then */
+  valid_at?: string | null;
   /** first character of the text */
   offset?: number;
   /** about so many tokens at most, the rest on a next page */

@@ -2,7 +2,7 @@
 
 Refuses to know: indexes, scores and where texts come from.
 
-Offers: analysis · forms · language · likeness · names · passage · query · secrets ·
+Offers: analysis · claims · forms · language · likeness · names · passage · query · secrets ·
     snippet · standing · stems · typos · verbatim
 May import: base
 Light: yes

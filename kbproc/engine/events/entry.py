@@ -13,7 +13,8 @@ class Anchor(Struct, kw_only=True, frozen=True, omit_defaults=True):
 
     It is a `document` at a `revision`; or the file at `path`, of which only the lines from
     `start_line` to `end_line` count, if it names any; or a `commit` of the repository whose
-    worktree is at `path`. `sha256`: of the document's source, of the file or of its lines.
+    worktree is at `path`. `sha256`: of the document's source, of the file or of its lines. Of a
+    source that was purged only the document's id is there, if it had one.
     """
 
     document: int | None = None
@@ -23,6 +24,10 @@ class Anchor(Struct, kw_only=True, frozen=True, omit_defaults=True):
     end_line: int | None = None
     commit: str | None = None
     sha256: str = ""
+
+    @property
+    def is_purged(self) -> bool:
+        return self.path is None and self.revision is None
 
 
 class StatedFacts(Struct, kw_only=True, frozen=True, omit_defaults=True):

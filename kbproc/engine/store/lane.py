@@ -346,5 +346,5 @@ def ahead(ts: str, now: str) -> str | None:
 
 def birth(lane: Lane) -> None:
     """Appends the first record of a store."""
-    event = KbCreated(slug=DEFAULT_KB, name="Default", description="Where everything goes.")
+    event = KbCreated(slug=DEFAULT_KB, name="Default")
     lane.append([event], actor="kbproc", method="store.create")

@@ -130,6 +130,8 @@ class Sources:
     def _change(
         self, anchor: Anchor, documents: Mapping[int, DocumentRow], superseded: set[int]
     ) -> Change | None:
+        if anchor.is_purged:
+            return "gone"
         if anchor.commit is not None:
             return self._of_commit(anchor) if self._now_ms else None
         row = documents.get(anchor.document or 0)
@@ -248,6 +250,9 @@ def digest_of_lines(lines: Sequence[bytes], first: int, count: int) -> str:
 
 
 def change_of(anchor: Anchor, change: Change, row: DocumentRow | None) -> SourceChange:
+    if anchor.is_purged:
+        cite = "a file" if anchor.document is None else f"document {anchor.document}"
+        return SourceChange(change=change, cite=cite)
     path = anchor.path if row is None or row.path is None else row.path
     return SourceChange(
         change=change,

@@ -225,6 +225,25 @@ def require(queries: Queries, id: int, *, field: str = "$.params.id") -> EntryRo
     )
 
 
+def require_true(row: EntryRow, true_then: Collection[EntryRow], valid_at: str) -> None:
+    """Raises resource.not_found for an entry that is not among those of its chain that were true.
+
+    The hint names the one that was.
+    """
+    if row.id in {one.id for one in true_then}:
+        return
+    other = next(iter(true_then), None)
+    raise KbprocError(
+        "resource.not_found",
+        f"What entry {row.id} says was not true at {valid_at}.",
+        field="$.params.valid_at",
+        hint="Leave valid_at out to read it; valid_from and valid_to say when it was true."
+        if other is None
+        else f"Entry {other.id}, “{other.title}”, was true then.",
+        detail={} if other is None else {"true_then": other.id},
+    )
+
+
 def require_all(queries: Queries, ids: Sequence[int], *, field: str) -> list[EntryRow]:
     """Returns the live entries, each once. Raises resource.not_found with every missing id."""
     rows = {id: row for id, row in queries.entries_by_id(ids).items() if not row.deleted_at}

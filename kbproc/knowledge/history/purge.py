@@ -207,12 +207,17 @@ class Trace:
         return None
 
     def _other_anchors(self, anchors: list[Anchor]) -> list[Anchor] | None:
-        """Returns the anchors of retained documents and files; None if all are."""
+        """Returns the anchors, of which those of purged documents and files say only that they
+        were there; None if all are retained.
+        """
         paths = {path for _, path in self.files}
-        others = [
-            one for one in anchors if one.document not in self.purges and one.path not in paths
+        erased = [
+            Anchor(document=one.document)
+            if one.document in self.purges or one.path in paths
+            else one
+            for one in anchors
         ]
-        return None if len(others) == len(anchors) else others
+        return None if erased == anchors else list(dict.fromkeys(erased))
 
     def purge_of(self, event: Event) -> int | None:
         """Returns the seq of the record that purges this event; None if it stays."""

@@ -4,7 +4,7 @@ Refuses to know: the wire, and how each channel ranks inside.
 
 Offers: duplicates · evaluation.asking · evaluation.collection · evaluation.told ·
     hits · params · places · probability · search · similar · turns
-May import: base · base.settings · base.text · engine.events · engine.sources · engine.models ·
+May import: base · base.text · engine.events · engine.sources · engine.models ·
     engine.projections · engine.store · knowledge.documents
 Light: yes
 """

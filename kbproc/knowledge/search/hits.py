@@ -27,6 +27,7 @@ from kbproc.knowledge.documents.anchors import SourceChange
 from kbproc.knowledge.documents.entry import status_in_words
 from kbproc.knowledge.search import fusion
 from kbproc.knowledge.search.candidates import Candidate
+from kbproc.knowledge.search.conflicts import Conflict
 from kbproc.knowledge.search.probability import Confidence, Evidence
 from kbproc.knowledge.search.rereading import Judgement
 from kbproc.knowledge.search.stress import Stress
@@ -94,7 +95,8 @@ class Hit(Struct, kw_only=True, frozen=True, omit_defaults=True):
     `replaces`: the superseded entry for which it answers, because the query's words stand there.
     `names`: with `about`, its names that stand in the query. `source_changed`: what an entry was
     derived from and is no longer as it was then; its score is a step lower. `valid_from`,
-    `valid_to`: when its writer says that it began and ceased to be true.
+    `valid_to`: when its writer says that it began and ceased to be true. `conflicts`: hits of this
+    page that give another value for what it says, and are newer or as old.
     """
 
     chunk_id: int
@@ -117,6 +119,7 @@ class Hit(Struct, kw_only=True, frozen=True, omit_defaults=True):
     source_changed: list[SourceChange] | msgspec.UnsetType = msgspec.UNSET
     valid_from: str | msgspec.UnsetType = msgspec.UNSET
     valid_to: str | msgspec.UnsetType = msgspec.UNSET
+    conflicts: list[Conflict] | msgspec.UnsetType = msgspec.UNSET
     explain: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
 
 
@@ -374,7 +377,8 @@ def _where(hit: dict[str, Any]) -> str:
     path = f"  {source['path']}{note}" if source["path"] else ""
     about = f"\n{source['kb']}: {source['kb_description']}" if "kb_description" in source else ""
     ids = f"document {source['document_id']}, chunk {hit['chunk_id']}"
-    return f"{ids}, {source['dated']}{path}{about}"
+    lines = "".join(f"\n{one['says']}" for one in hit.get("conflicts", ()))
+    return f"{ids}, {source['dated']}{path}{lines}{about}"
 
 
 def _facts(hit: dict[str, Any], params: dict[str, Any]) -> Iterator[str]:

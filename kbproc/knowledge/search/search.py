@@ -12,7 +12,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from kbproc.base.errors import KbprocError
-from kbproc.base.settings.config import DEFAULT_KB
 from kbproc.base.text.snippet import BEST_CHARS, Centre, Snippet, extract, snippet
 from kbproc.base.wording import pending_in_words
 from kbproc.engine.events.document import CONVERSATION
@@ -25,6 +24,7 @@ from kbproc.knowledge.documents import lookup, selection
 from kbproc.knowledge.documents.anchors import SourceChange, Sources
 from kbproc.knowledge.search import fusion
 from kbproc.knowledge.search.candidates import Candidate
+from kbproc.knowledge.search.conflicts import ENTRY, DatedHit, conflicts
 from kbproc.knowledge.search.hints import SearchHints
 from kbproc.knowledge.search.hits import Hit, Results, StandingInstruction, explanation, hit_of
 from kbproc.knowledge.search.params import Search
@@ -165,7 +165,7 @@ def _answer(request: Request, embedded: EmbeddedQuery, centre: Centre) -> Search
     judge = Judge(request, ranking, passages, is_reread=bool(judgements))
     page = _probable(params, whole_page, names, judge)
     builder = _HitBuilder(request, ranking, passages, judge, judgements, names, changed)
-    hits = [builder.hit(id, fused) for id, fused in page]
+    hits = _with_conflicts(request, [builder.hit(id, fused) for id, fused in page], passages)
     best = judge.best()
     results = Results(
         query=params.query,
@@ -566,11 +566,12 @@ class _HitBuilder(Struct, frozen=True):
         return fused.score if is_score else self.judgements[id].value
 
     def _description(self, slug: str) -> str | None:
-        """Returns a knowledge base's description once, if a person has written one."""
+        """Returns a knowledge base's description once, if it has one."""
         if slug in self.described:
             return None
         self.described.add(slug)
-        return _written_description(self.request.snapshot.queries, slug)
+        row = self.request.snapshot.queries.kb(slug)
+        return (row.description or None) if row is not None else None
 
     def _explanation(self, id: int) -> dict[str, Any]:
         request, ranking, question = self.request, self.ranking, self.ranking.question
@@ -591,6 +592,37 @@ class _HitBuilder(Struct, frozen=True):
             judgement=self.judgements.get(id),
             sees_all=request.snapshot.sight is None,
         )
+
+
+def _with_conflicts(request: Request, hits: list[Hit], passages: Passages) -> list[Hit]:
+    """Returns the hits, of which some say that another gives another value."""
+    rows = request.rows([hit.chunk_id for hit in hits])
+    by_chunk = conflicts(
+        [
+            DatedHit(
+                row := rows[hit.chunk_id],
+                passages.place(row.text),
+                hit.source.section,
+                hit.source.cite,
+                _moment(row, hit),
+            )
+            for hit in hits
+        ]
+    )
+    return [
+        replace(hit, conflicts=by_chunk[hit.chunk_id]) if hit.chunk_id in by_chunk else hit
+        for hit in hits
+    ]
+
+
+def _moment(row: HitRow, hit: Hit) -> str | None:
+    """Returns when a hit was said or made; None for a file without a date of its own."""
+    source = hit.source
+    if row.type == ENTRY:
+        return row.valid_from or row.created_at
+    is_own = row.type == "note" or source.path is None
+    own = (source.said_at, source.modified_at, row.updated_at if is_own else None)
+    return next((moment for moment in own if isinstance(moment, str)), None)
 
 
 def _shortened(
@@ -624,10 +656,3 @@ def _fair_share(lengths: list[int], total: int) -> int:
             return share
         remaining -= length
     return max(lengths, default=0)
-
-
-def _written_description(queries: Queries, slug: str) -> str | None:
-    """Returns the description that somebody wrote; None for that with which `default` began."""
-    row = queries.kb(slug)
-    is_written = row is not None and (slug != DEFAULT_KB or row.revision > 1)
-    return (row.description or None) if row is not None and is_written else None

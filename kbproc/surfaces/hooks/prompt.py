@@ -11,6 +11,7 @@ import msgspec
 from kbproc.base.patterns import lazy
 from kbproc.base.settings.config import Config
 from kbproc.base.wording import source_changes_in_words
+from kbproc.engine.events.origin import FOREIGN
 from kbproc.surfaces.hooks import standing
 from kbproc.surfaces.hooks.asking import HookQuestion, Request
 from kbproc.surfaces.hooks.memory import Memory
@@ -187,13 +188,20 @@ def quotation_of(hit: Hit, folder: Path) -> Quotation:
     source = hit["source"]
     kind = {"knowledge": "entry", "note": "note"}.get(source["type"], "document")
     superseded = f", which superseded entry {hit['replaces']}" if "replaces" in hit else ""
-    changed = one_line(source_changes_in_words(hit.get("source_changed", [])))
+    changed = source_changes_in_words(hit.get("source_changed", []))
+    remarks = [one_line(text) for text in (changed, *_conflicts(hit)) if text]
     path = source["path"] or None
     return Quotation(
         cite=source["cite"],
-        place=f"{kind} {source['document_id']}{superseded}{', ' if changed else ''}{changed}",
+        place=", ".join([f"{kind} {source['document_id']}{superseded}", *remarks]),
         text=hit["text"],
         path=path and path.removeprefix(f"{folder}/"),
         title=source["title"],
         dated=source["dated"],
     )
+
+
+def _conflicts(hit: Hit) -> Iterator[str]:
+    """Yields where another hit says otherwise; not of a foreign one, because the other is, too."""
+    if hit.get("origin") not in FOREIGN:
+        yield from (conflict["says"] for conflict in hit.get("conflicts", ()))

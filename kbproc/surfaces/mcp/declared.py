@@ -59,6 +59,7 @@ HITS: dict[str, Any] = {
         "origin",
         "superseded_by",
         "head",
+        "conflicts.says",
         "explain",
     ],
     "text_chars": 445,

@@ -90,7 +90,8 @@ export async function searchView(main, { query, replace }) {
     const to = entry ? address(`entry/${source.document_id}`) : address(`doc/${source.document_id}`, { chunk: found.chunk_id });
     return h("li", { class: "hit", tabindex: -1 },
       h("h2", {}, h("a", { href: to }, source.title), found.superseded_by && h("span", { class: "tag bad" }, "superseded"),
-        found.source_changed && h("span", { class: "tag bad", title: found.source_changed.map((one) => one.cite).join(", ") }, "source changed")),
+        found.source_changed && h("span", { class: "tag bad", title: found.source_changed.map((one) => one.cite).join(", ") }, "source changed"),
+        found.conflicts && h("span", { class: "tag bad", title: found.conflicts.map((one) => one.says).join("; ") }, found.conflicts[0].older ? "older" : "differs")),
       bar(found),
       h("p", { class: "snippet" }, marked(found.snippet, found.highlights)),
       h("p", { class: "quiet" }, `${source.cite} · ${source.dated} · ${source.kb} · ${source.type} `, source.tags.map((tag) => h("span", { class: "tag" }, tag))),
