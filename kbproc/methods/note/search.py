@@ -13,11 +13,12 @@ from kbproc.base.values import Share, Tags
 from kbproc.base.wording import source_changes_in_words
 from kbproc.engine.events.origin import Origin
 from kbproc.engine.projections.catalog.reader import NOTES
+from kbproc.engine.projections.catalog.rows import DocumentRow
 from kbproc.knowledge.agents.notes import note
 from kbproc.knowledge.agents.notes.note import AgentSlug
 from kbproc.knowledge.documents.anchors import SourceChange
 from kbproc.knowledge.documents.trust import MinTrust
-from kbproc.knowledge.search.hits import title_of
+from kbproc.knowledge.search.hits import Hit, title_of
 from kbproc.knowledge.search.params import (
     Fusion,
     MinScore,
@@ -141,19 +142,7 @@ def _search(call: Call, params: SearchNotes) -> Reply:
             rows = snapshot.queries.documents_by_id(ids)
             has_notes = bool(ids) or snapshot.queries.notes_count(agent.slug)
     hits = [
-        NoteHit(
-            id=row.id,
-            slug=str(row.source_id),
-            title=hit.source.title,
-            score=hit.score,
-            snippet=hit.snippet,
-            highlights=hit.highlights,
-            section=hit.source.section,
-            updated_at=row.updated_at,
-            dated=hit.source.dated,
-            origin=row.origin,
-            source_changed=hit.source_changed,
-        )
+        _hit(hit, row)
         for hit in answer.results.results
         if (row := rows.get(hit.source.document_id)) is not None
     ]
@@ -168,4 +157,20 @@ def _search(call: Call, params: SearchNotes) -> Reply:
         hint=answer.hint if has_notes else empty,
         notice=[*answer.notice, *(warnings or [])] or None,
         freshness=answer.freshness,
+    )
+
+
+def _hit(hit: Hit, row: DocumentRow) -> NoteHit:
+    return NoteHit(
+        id=row.id,
+        slug=str(row.source_id),
+        title=hit.source.title,
+        score=hit.score,
+        snippet=hit.snippet,
+        highlights=hit.highlights,
+        section=hit.source.section,
+        updated_at=row.updated_at,
+        dated=hit.source.dated,
+        origin=row.origin,
+        source_changed=hit.source_changed,
     )
