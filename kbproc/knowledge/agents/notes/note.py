@@ -344,15 +344,17 @@ class NotePut(_NoteDecision):
         data: bytes,
         content: Content,
         expected_revision: int | None,
-        folder: Path,
-        root: Path | None,
+        folder: Path | None = None,
+        root: Path | None = None,
     ) -> None:
-        """`folder`: where relative paths of its sources begin; all lie below `root`, if any."""
+        """`folder`: where relative paths of its sources begin, besides the notes folder. All lie
+        below `root`, if any.
+        """
         super().__init__(book, slug)
         self._data = data
         self._content = content
         self._expected = expected_revision
-        self._folder = folder
+        self._folders = [] if folder is None else [folder]
         self._root = root
         self._sources = NamedSources()
 
@@ -360,7 +362,7 @@ class NotePut(_NoteDecision):
         super().prepare(dry_run=dry_run)
         row = self.book.note(self.slug) if self._content.derived_from else None
         self._sources = self.book.sources_of(
-            self._content, row, folders=[self._folder], root=self._root
+            self._content, row, folders=self._folders, root=self._root
         )
 
     def __call__(self, here: DecisionState) -> Decision:
