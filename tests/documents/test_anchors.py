@@ -70,6 +70,18 @@ def test_an_entry_derived_from_an_entry_changes_with_it(session: Session) -> Non
     assert [one["change"] for one in changed(session, derived)] == ["superseded"]
 
 
+def test_an_approval_leaves_sources_as_they_were(session: Session, tmp_path: Path) -> None:
+    """Who approves an entry has not compared it with its sources: a mark stays."""
+    (tmp_path / "code.py").write_text("a = 1\n")
+    session.data("kb.update", slug="default", review="all")
+    first, second = stored(session, "First", "code.py"), stored(session, "Second", "code.py")
+    session.data("review.approve", ids=[first])
+    assert changed(session, first) == []
+    (tmp_path / "code.py").write_text("a = 2\n")
+    session.data("review.approve", ids=[second])
+    assert stale(session) == [first, second]
+
+
 def test_lines_count_wherever_they_stand(session: Session, tmp_path: Path) -> None:
     code = tmp_path / "wait.py"
     code.write_text("a = 1\nb = 2\nc = 3\nd = 4\n")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kbproc.engine.store import hook_counts
-from kbproc.engine.store.hook_counts import Injection, Line, Use
+from kbproc.engine.store.hook_counts import Answers, Injection, Line, Use
 from kbproc.surfaces.hooks.counting import count_injection, quoted_ids
 from kbproc.surfaces.hooks.deadline import deadline_of
 from kbproc.surfaces.hooks.uses import QuotedDocument, uses_in
@@ -21,6 +21,7 @@ from kbproc.surfaces.hooks.worth import (
     for_people,
     worth_of,
 )
+from kbproc.surfaces.mcp.results import result
 from tests.kit import chats
 from tests.kit.hooks import Project
 from tests.kit.patience import PATIENCE
@@ -31,6 +32,7 @@ from tests.kit.world import carried_out, filled
 NOW = "2026-01-01T00:00:00.000Z"
 GUIDE = QuotedDocument(id=1, noun="document", title="Git Admin Guide", path="/docs/git-admin.md")
 CACHE = QuotedDocument(id=4, noun="entry", title="Cache")
+FOUND = Answers(calls=3, answers=2, tokens=700, ids=[4, 5], cited=[5])
 
 
 @pytest.fixture
@@ -74,13 +76,14 @@ def lines() -> list[Line]:
         Injection(ts=NOW, session="a", kind="tool", tokens=30, ids=[4]),
         Injection(ts=NOW, session="b", kind="prompt", tokens=50, ids=[4]),
         Use(ts=NOW, session="a", cited=[1]),
-        Use(ts=NOW, session="a", cited=[1, 4], opened=[4]),
+        Use(ts=NOW, session="a", cited=[1, 4], opened=[4], answers=FOUND),
+        Use(ts=NOW, session="c", answers=Answers(calls=1)),
     ]
 
 
 def test_sums_are_by_event_and_by_document() -> None:
     worth = worth_of(lines(), {4: CACHE})
-    assert (worth.since, worth.sessions, worth.read_sessions) == (NOW, 2, 1)
+    assert (worth.since, worth.sessions, worth.read_sessions) == (NOW, 3, 2)
     kinds = {
         one.kind: (one.looks, one.answers, one.tokens, one.texts, one.cited, one.opened)
         for one in worth.kinds
@@ -89,32 +92,36 @@ def test_sums_are_by_event_and_by_document() -> None:
         "session-start": (0, 0, 0, 0, 0, 0),
         "prompt": (3, 2, 150, 3, 2, 1),
         "tool": (1, 1, 30, 1, 1, 1),
+        "mcp": (4, 2, 700, 2, 1, 0),
     }
     documents = [
         (one.id, one.title, one.sessions, one.cited, one.opened) for one in worth.documents
     ]
-    assert documents == [(4, "Cache", 2, 1, 1), (1, None, 1, 1, 0)]
+    assert documents == [(4, "Cache", 2, 1, 1), (1, None, 1, 1, 0), (5, None, 1, 1, 0)]
     assert for_people(worth).splitlines() == [
-        "Since 2026-01-01: 2 sessions, of which 1 could be looked through at their end.",
+        "Since 2026-01-01: 3 sessions, of which 2 could be looked through at their end.",
         "",
         "event           looks   answers   tokens   texts   cited   opened",
         "session-start       0         0        0       0       0        0",
         "prompt              3         2      150       3       2        1",
         "tool                1         1       30       1       1        1",
+        "mcp                 4         2      700       2       1        0",
         "",
         "text         sessions   cited   opened   title",
         "entry 4             2       1        1   Cache",
         "document 1          1       1        0   –",
+        "document 5          1       1        0   –",
     ]
     assert "--count turns it on" in for_people(worth_of([], {}))
 
 
 def test_the_docs_show_it_as_it_is() -> None:
     rows = {"session-start": (41, 41, 18204, 310, 12, 21), "prompt": (512, 133, 31877, 268, 61, 34)}
+    tools = {"mcp": (204, 171, 92340, 405, 88, 73)}
     names = ("looks", "answers", "tokens", "texts", "cited", "opened")
     kinds = [
         KindCounts(kind=kind, **dict(zip(names, row, strict=True)))
-        for kind, row in {**rows, "tool": (890, 47, 4410, 58, 9, 4)}.items()
+        for kind, row in {**rows, "tool": (890, 47, 4410, 58, 9, 4), **tools}.items()
     ]
     title = "Deploys run from the release branch"
     deploys = DocumentCounts(id=12, noun="entry", title=title, sessions=31, cited=9, opened=4)
@@ -137,7 +144,8 @@ def test_a_purge_takes_ids_out_of_the_counts(store: Path) -> None:
         [],
     ]
     uses = [line for line in hook_counts.lines_of(store) if isinstance(line, Use)]
-    assert [(use.cited, use.opened) for use in uses] == [([1], []), ([1], [])]
+    assert [(use.cited, use.opened) for use in uses] == [([1], []), ([1], []), ([], [])]
+    assert [use.answers.ids for use in uses] == [[], [5], []]
     assert hook_counts.delete(store) and not hook_counts.delete(store)
 
 
@@ -157,12 +165,12 @@ def test_a_session_has_time_for_its_log_only_at_its_end() -> None:
     assert deadline_of(["hook", "prompt", "--count"]) == 1000
 
 
-def transcript(folder: Path) -> Path:
+SAYS = ("assistant", [{"type": "text", "text": "From a package [Git Admin Guide]."}])
+
+
+def transcript(folder: Path, *more: Any) -> Path:
     common = {"parentUuid": None, "isSidechain": False, "sessionId": f"{chats.UUID}1"}
-    messages = [
-        ("user", "How is git installed?"),
-        ("assistant", [{"type": "text", "text": "From a package [Git Admin Guide]."}]),
-    ]
+    messages = [("user", "How is git installed?"), SAYS, *more]
     path = folder / "log.jsonl"
     path.write_bytes(
         chats.lines(
@@ -179,6 +187,18 @@ def transcript(folder: Path) -> Path:
         )
     )
     return path
+
+
+def search_over_mcp(session: Session, folder: Path, id: int) -> Path:
+    """Returns a log in which the agent has named the guide, then found it, then opened it."""
+    answer = session.ask("search", query="How do I install git?", limit=10)["result"]
+    content = result(answer)["content"]
+    name = "mcp__kbproc__search_knowledge"
+    call = {"type": "tool_use", "id": "t1", "name": name, "input": {"query": "git"}}
+    view = {"type": "tool_use", "id": "t2", "name": "mcp__kbproc__doc_view", "input": {"id": id}}
+    output = {"type": "tool_result", "tool_use_id": "t1", "content": content}
+    more = [("assistant", [call]), ("user", [output]), ("assistant", [view])]
+    return transcript(folder, *more)
 
 
 def command(project: Project, *words: str) -> Any:
@@ -208,6 +228,13 @@ def test_a_session_is_counted_where_the_user_wants_it(tmp_path: Path) -> None:
     assert abs(prompt["tokens"] * 3 - len(text.encode())) < len(text)
     guide = next(one for one in worth["documents"] if one["title"] == "Git Admin Guide")
     assert (guide["sessions"], guide["cited"], guide["opened"]) == (1, 1, 0)
+    session = Session(project.store, cwd=tmp_path)
+    log = search_over_mcp(session, tmp_path, guide["id"])
+    session.close()
+    project.hook("session-end", "--count", session_id="three", transcript_path=str(log))
+    (mcp,) = [one for one in command(project, "report")["kinds"] if one["kind"] == "mcp"]
+    assert (mcp["looks"], mcp["answers"], mcp["cited"], mcp["opened"]) == (1, 1, 0, 1)
+    assert mcp["texts"] > 1 and mcp["tokens"] > 400, "an answer is read whole"
     session = Session(project.store, cwd=tmp_path)
     carried_out(session, "store.purge", document_ids=[guide["id"]])
     session.close()

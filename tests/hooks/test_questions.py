@@ -244,10 +244,17 @@ def test_entries_whose_sources_have_changed_stand_apart(store: Path) -> None:
 
 
 def test_notes_are_those_of_a_named_agent(store: Path) -> None:
-    questions = Questions(note_list=[[{"title": "Plan", "slug": "plan", "origin": "agent"}]])
+    changed = [{"change": "changed", "cite": "plan.md"}]
+    plan = {"title": "Plan", "slug": "plan", "origin": "agent"}
+    stale = {**plan, "title": "Old", "slug": "old", "source_changed": changed}
+    questions = Questions(note_list=[[plan, stale]])
     assert context(questions, store) == ""
     text = context(questions, store, actor="gull", agent_named_by="--agent")
-    assert lines(text)[:2] == ["Notes of gull:", "- Plan (note plan)"]
+    assert lines(text)[:3] == [
+        "Notes of gull:",
+        "- Plan (note plan)",
+        "- Old (note old; source changed since: plan.md)",
+    ]
 
 
 def test_changes_since_the_last_session_are_listed_latest_first(store: Path) -> None:

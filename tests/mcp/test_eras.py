@@ -8,8 +8,11 @@ from typing import Any
 
 import pytest
 
-from kbproc.surfaces.mcp.serve import INSTRUCTIONS
+from kbproc.engine.store import in_review
+from kbproc.knowledge.app.upkeep import Upkeep
+from kbproc.surfaces.mcp.serve import INSTRUCTIONS, instructions
 from tests.kit.mcp import ENVELOPE, MODERN, Client, client, served
+from tests.kit.talk import Session
 
 LEGACY = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 
@@ -52,6 +55,28 @@ def test_initialize_agrees_on_every_older_version(tmp_path: Path, era: str) -> N
         assert listed.keys() == {"tools"}  # no member of the newer era
         assert caller.ask("ping")["result"] == {}
         assert caller.data("kb_list")[0]["slug"] == "default"
+
+
+def test_the_instructions_say_how_many_entries_wait(tmp_path: Path) -> None:
+    """The number is of the last quiet moment: a client is answered before the store is open."""
+    session = Session(tmp_path / "store", cwd=tmp_path)
+    session.data("kb.update", slug="default", review="all")
+    session.data("agent.create", slug="scout")
+    entry = session.data("knowledge.store", title="Tokens last an hour", body="They do.")
+    Upkeep(session.store).once()
+    session.close()
+    with client(tmp_path) as caller:
+        discovery = caller.ask("server/discover")["result"]
+        assert discovery["instructions"] == instructions(1)
+        assert discovery["cacheScope"] == "private"
+        caller.ask("tools/list")
+    with client(tmp_path, era=LEGACY[-1], actor="scout", agent_named="1") as bound:
+        assert bound.introduced["result"]["instructions"] == INSTRUCTIONS, "none of its own"
+    session = Session(tmp_path / "store", cwd=tmp_path)
+    session.data("review.approve", ids=[entry["id"]])
+    Upkeep(session.store).once()
+    assert in_review.count(session.store.folder) == 0
+    session.close()
 
 
 @pytest.mark.parametrize("version", ["1999-01-01", "2026-07-28", "2099-01-01"])

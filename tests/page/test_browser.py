@@ -506,6 +506,43 @@ def test_an_agent_that_dies_takes_its_plan_along(
     assert person.page.data("doc.get", id=id)["title"] == "Lost plans"
 
 
+def test_a_person_judges_what_waits(person: Person, agent: Callable[..., Client]) -> None:
+    """Edits and approves an entry, rejects one in the list, and approves one on its own page."""
+    page = person.page
+    agent().data("kb.update", slug="scratch", review="all")
+    first, second, third = [
+        page.data(
+            "knowledge.store", title=f"{word} waits", body="It " + "waits. " * 300, kb="scratch"
+        )
+        for word in ("One", "Two", "Three")
+    ]
+    person.open("entries")
+    person.sees("In review: 3", "One waits", "Two waits", "Three waits")
+    person.find("[data-view=entries] .badge", "3")
+    person.click("Edit…", '[aria-label="One waits"] button')
+    person.type("dialog input", "One is edited")
+    person.click("Save", "dialog button")
+    person.sees("Saved; it still waits.", "One is edited", "In review: 3")
+    edited = page.data("knowledge.get", id=first["id"])
+    assert (edited["title"], edited["in_review"]) == ("One is edited", True)
+    assert edited["body"] == "It " + "waits. " * 300, "the list had the beginning alone"
+    person.click("Approve", '[aria-label="One is edited"] button')
+    person.sees("Approved.", "In review: 2")
+    approved = page.data("knowledge.get", id=first["id"])
+    assert (approved.get("in_review"), approved["verified_by"]) == (None, "user")
+    person.click("Reject", '[aria-label="Two waits"] button')
+    person.sees("Rejected.", "In review: 1")
+    assert (
+        page.ask("knowledge.get", id=second["id"])["error"]["data"]["type"] == "resource.not_found"
+    )
+    person.open(f"entry/{third['id']}").sees("in review")
+    person.click("Approve")
+    person.sees("Approved.", "Three waits")
+    assert page.data("review.list") == []
+    badge = "return document.querySelector('[data-view=entries] .badge').hidden"
+    until(lambda: person.script(badge) is True, "no number beside the tab")
+
+
 def test_a_stale_plan_is_shown_anew(person: Person, agent: Callable[..., Client]) -> None:
     one = agent()
     id = one.data("doc.create", title="First title", text="needed")["id"]

@@ -131,6 +131,9 @@ WATCH = {"type": "watch", "machine": "here", "path": "/docs", "kb": "default"}
 NOTE = {"type": "note", "agent": "gitea", "slug": "hooks", "text": "# Hooks\n", "updated_at": NOW}
 
 
+LINES = {"path": "/a", "start_line": 3}
+
+
 def entry(id: int = 1, **facts: Any) -> Line:
     return {**document(id, doc_type="knowledge", entry={"confidence": 80, **facts}), **body()}
 
@@ -956,6 +959,12 @@ def test_a_bad_line_is_named(session: Session, tmp_path: Path, subtests: pytest.
         ([HEADER, KB, {**entry(), **body(b"x" * 32_001)}], 3, "source_base64 is longer"),
         ([HEADER, KB, entry(superseded_by=2)], 3, "entry 2, which supersedes 1, is not in its kb"),
         ([HEADER, KB, entry(superseded_by=1)], 3, "entry 1 would come to supersede itself"),
+        ([HEADER, KB, entry(anchors=[{"path": "a"}])], 3, "anchors[0].path is no absolute path"),
+        ([HEADER, KB, entry(anchors=[{"sha256": "0" * 64}])], 3, "anchors[0] names no source"),
+        ([HEADER, KB, entry(anchors=[{"document": 1, "commit": "a" * 40}])], 3, "names no source"),
+        ([HEADER, KB, entry(anchors=[{"path": "/a", "commit": "HEAD"}])], 3, "commit"),
+        ([HEADER, KB, entry(anchors=[{**LINES, "end_line": 2}])], 3, "no lines in their order"),
+        ([HEADER, AGENT, {**NOTE, "anchors": [{"document": 0}]}], 3, "anchors[0].document"),
         (
             [HEADER, KB, entry(1, superseded_by=2), entry(2, superseded_by=1)],
             3,

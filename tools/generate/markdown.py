@@ -47,6 +47,7 @@ def export_lines() -> str:
         "a document's chunk": portable.ExportedChunk,
         "a document's `source_facts`": portable.ExportedSourceFacts,
         "a document's `entry`": portable.ExportedEntry,
+        "an entry's or a note's anchor": portable.ExportedAnchor,
         "a session's message": portable.ExportedMessage,
     }
     lines = ["| line | members |", "| --- | --- |"]

@@ -227,6 +227,9 @@ class Imported(TypedDict):
     sessions_added: int
     sessions_unchanged: int
     watches_added: int
+    in_review: int
+    sources_left: int
+    places_left: int
 
 class Compacted(TypedDict):
     contents: int
@@ -823,6 +826,7 @@ class NoteHit(TypedDict):
     updated_at: str
     dated: NotRequired[str]
     origin: str
+    source_changed: NotRequired[list[SourceChange]]
 
 class NoteHead(TypedDict):
     id: int
@@ -833,10 +837,13 @@ class NoteHead(TypedDict):
     revision: int
     tags: list[str]
     origin: str
+    source_changed: NotRequired[list[SourceChange]]
 
 class NoteInfo(NoteHead):
     agent: str
     sha256: str
+    places: NotRequired[list[str]]
+    unknown_sources: NotRequired[list[str]]
 
 class Note(NoteInfo):
     text: str

@@ -223,6 +223,18 @@ export interface AgentUpdateParams {
   expected_revision?: number | null;
 }
 
+/** A source as it was when an entry or a note was derived from it; see events.entry.Anchor. `document`: its id in the same file, where that holds it. */
+export interface Anchor {
+  /** document, by id */
+  document?: number | null;
+  revision?: number | null;
+  path?: string | null;
+  start_line?: number | null;
+  end_line?: number | null;
+  commit?: string | null;
+  sha256?: string;
+}
+
 /** A change of the answer: a missing member is unchanged, a present one is replaced, and `delta` is appended to the text. `status` ends the answer. */
 export interface AnswerEvent {
   type: "answer";
@@ -2322,7 +2334,7 @@ export interface NotAdded {
   detail?: Record<string, unknown>;
 }
 
-/** A note's file, byte for byte. `origin`: agent where it is left out. */
+/** A note's file, byte for byte. `origin`: agent where it is left out. `anchors`: its sources as they were when it was written. */
 export interface Note {
   type: "note";
   agent: string;
@@ -2330,6 +2342,7 @@ export interface Note {
   text: string;
   updated_at: string;
   origin?: "agent" | "import" | "tool" | "user" | "web" | (string & {}) | null;
+  anchors?: Anchor[];
 }
 
 /** `was`: the slug before. */
@@ -2371,8 +2384,11 @@ export interface NoteGetData {
   revision: number;
   tags: string[];
   origin: "agent" | "import" | "tool" | "user" | "web" | (string & {});
+  source_changed?: SourceChange[];
   agent: string;
   sha256: string;
+  places?: string[];
+  unknown_sources?: string[];
   text: string;
   updated_by: string;
 }
@@ -2396,7 +2412,7 @@ export interface NoteGetParams {
   budget_tokens?: number | null;
 }
 
-/** A note in a list. `tags`: those that its front matter names. */
+/** A note in a list. `tags`: those that its front matter names. `source_changed`: what it was derived from, as its front matter says, and what has changed since. */
 export interface NoteHead {
   id: number;
   slug: string;
@@ -2406,6 +2422,7 @@ export interface NoteHead {
   revision: number;
   tags: string[];
   origin: "agent" | "import" | "tool" | "user" | "web" | (string & {});
+  source_changed?: SourceChange[];
 }
 
 export type NoteHistoryData = DocumentRevision[];
@@ -2431,7 +2448,7 @@ export interface NoteHistoryParams {
   slug: string;
 }
 
-/** The best passage of a note. `highlights`: character offsets into `snippet`. `dated`: the day of `updated_at`, and how long ago that was. */
+/** The best passage of a note. `highlights`: character offsets into `snippet`. `dated`: the day of `updated_at`, and how long ago that was. `source_changed`: what the note was derived from and what has changed since. */
 export interface NoteHit {
   id: number;
   slug: string;
@@ -2443,6 +2460,7 @@ export interface NoteHit {
   updated_at: string;
   dated?: string;
   origin: "agent" | "import" | "tool" | "user" | "web" | (string & {});
+  source_changed?: SourceChange[];
 }
 
 export type NoteListData = NoteHead[];
@@ -2477,8 +2495,11 @@ export interface NotePutData {
   revision: number;
   tags: string[];
   origin: "agent" | "import" | "tool" | "user" | "web" | (string & {});
+  source_changed?: SourceChange[];
   agent: string;
   sha256: string;
+  places?: string[];
+  unknown_sources?: string[];
 }
 
 export interface NotePutParams {
@@ -3467,7 +3488,7 @@ export interface StoreExportItemDocument {
   aliases?: string[];
 }
 
-/** The members that only entries have; `superseded_by` is an entry's id in the same file. `derived_from`: ids of documents and entries, in the same file where it holds them. */
+/** The members that only entries have; `superseded_by` is an entry's id in the same file. `derived_from`, `replaces`: ids of documents and entries, in the same file where it holds them. */
 export interface StoreExportItemEntry {
   confidence: number;
   source?: string;
@@ -3479,6 +3500,9 @@ export interface StoreExportItemEntry {
   derived_from?: number[];
   valid_from?: string | null;
   valid_to?: string | null;
+  anchors?: Anchor[];
+  in_review?: boolean;
+  replaces?: number[];
   /** document, by id */
   superseded_by?: number | null;
   verified_by?: string | null;
@@ -3567,6 +3591,9 @@ export interface StoreImportData {
   sessions_added: number;
   sessions_unchanged: number;
   watches_added: number;
+  in_review: number;
+  sources_left: number;
+  places_left: number;
 }
 
 /** The outcome of one document: its id in the file, and its id in this store. */

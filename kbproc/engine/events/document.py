@@ -15,7 +15,7 @@ from kbproc.base.structs import common_members
 from kbproc.base.text.passage import Mark
 from kbproc.base.values import Scalar
 from kbproc.base.wording import plural
-from kbproc.engine.events.entry import EntryFacts
+from kbproc.engine.events.entry import Anchor, EntryFacts
 from kbproc.engine.events.event import Event, NextIds, Subject
 from kbproc.engine.events.origin import AGENT, IMPORT, PERSON, WEB, Origin, origin_of_source
 
@@ -124,8 +124,9 @@ class DocWritten(WrittenContent, frozen=True, kw_only=True, tag="doc.written"):
 
     Chunk ids count up from `first_chunk`. `source_sha256` names the blob. `entry`: of
     type knowledge. A note lies in the pseudo knowledge base `notes/AGENT`, which no
-    slug can name, under its own slug as `source_id`. `forgotten`: the seq of the record that
-    erased its chunks and its source; see `without_content`.
+    slug can name, under its own slug as `source_id`; its `anchors` are its sources as they were
+    when it was written. `forgotten`: the seq of the record that erased its chunks and its source;
+    see `without_content`.
     """
 
     created_at: str | None = None  # set if the document was imported
@@ -136,6 +137,7 @@ class DocWritten(WrittenContent, frozen=True, kw_only=True, tag="doc.written"):
     source_facts: SourceFacts | None = None  # None: the source states nothing
     origin: Origin | None = None  # None in events that were written before origins were
     modified_at: str | None = None  # when its file's text was last changed, where that is known
+    anchors: list[Anchor] = []
 
     @property
     def next_chunk(self) -> int:
@@ -174,6 +176,7 @@ class DocWritten(WrittenContent, frozen=True, kw_only=True, tag="doc.written"):
             chunks=[],
             forgotten=forgotten,
             source_facts=None,
+            anchors=[],
         )
 
     def summary(self) -> str:

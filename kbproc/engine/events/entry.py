@@ -30,13 +30,15 @@ class Anchor(Struct, kw_only=True, frozen=True, omit_defaults=True):
         return self.path is None and self.revision is None
 
 
-class StatedFacts(Struct, kw_only=True, frozen=True, omit_defaults=True):
-    """A knowledge entry's facts besides its text, as an export has them; times as in every
-    projection.
+class EntryFacts(Struct, kw_only=True, frozen=True, omit_defaults=True):
+    """A knowledge entry's facts besides its text; times as in every projection.
 
     `review_after`: the moment from which on a person should check it again. `derived_from`: the
     documents, entries and notes that it was made from, by id. `valid_from`, `valid_to`: when what
-    it says began and ceased to be true; None where its writer says neither.
+    it says began and ceased to be true; None where its writer says neither. `anchors`: its sources
+    as they were when it was made from them, files and commits among them. `in_review`: no read
+    finds it before its approval, which is a revision without this. `replaces`: the entries that it
+    supersedes then.
     """
 
     confidence: int
@@ -48,16 +50,6 @@ class StatedFacts(Struct, kw_only=True, frozen=True, omit_defaults=True):
     derived_from: list[int] = []
     valid_from: str | None = None
     valid_to: str | None = None
-
-
-class EntryFacts(StatedFacts, kw_only=True, frozen=True, omit_defaults=True):
-    """A knowledge entry's facts besides its text.
-
-    `anchors`: its sources as they were when it was made from them, files and commits among them.
-    `in_review`: no read finds it before its approval, which is a revision without this. `replaces`:
-    the entries that it supersedes then.
-    """
-
     anchors: list[Anchor] = []
     in_review: bool = False
     replaces: list[int] = []

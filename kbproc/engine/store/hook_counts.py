@@ -1,4 +1,4 @@
-"""Counts what hooks add to prompts and what agents do with it, in a file of the store.
+"""Counts what hooks and tools tell agents and what these do with it, in a file of the store.
 
 The file is no part of the log: it exists only where a person has turned counting on, and it holds
 ids and numbers. A purge removes the ids of what it erases.
@@ -35,15 +35,30 @@ class Injection(Struct, frozen=True, kw_only=True, tag="injection", omit_default
     ids: list[int] = []
 
 
+class Answers(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The answers of a session's searches over MCP: how many `calls`, in how many of them texts
+    were found, in how many `tokens`; `ids`: of the documents; `cited`, `opened`: those that the
+    agent has cited or opened afterwards.
+    """
+
+    calls: int = 0
+    answers: int = 0
+    tokens: int = 0
+    ids: list[int] = []
+    cited: list[int] = []
+    opened: list[int] = []
+
+
 class Use(Struct, frozen=True, kw_only=True, tag="use", omit_defaults=True):
     """The documents that an agent has cited or opened in a session up to now, after a hook had
-    quoted them.
+    quoted them; and the `answers` that tools gave it.
     """
 
     ts: str
     session: str | None
     cited: list[int] = []
     opened: list[int] = []
+    answers: Answers = Answers()
 
 
 Line = Injection | Use
@@ -109,9 +124,17 @@ def forget(store: Path, ids: Collection[int]) -> None:
 
 def _without(line: Line, ids: frozenset[int]) -> Line:
     if isinstance(line, Injection):
-        return msgspec.structs.replace(line, ids=[id for id in line.ids if id not in ids])
-    return msgspec.structs.replace(
-        line,
-        cited=[id for id in line.cited if id not in ids],
-        opened=[id for id in line.opened if id not in ids],
+        return msgspec.structs.replace(line, ids=_others(line.ids, ids))
+    answers = msgspec.structs.replace(
+        line.answers,
+        ids=_others(line.answers.ids, ids),
+        cited=_others(line.answers.cited, ids),
+        opened=_others(line.answers.opened, ids),
     )
+    return msgspec.structs.replace(
+        line, cited=_others(line.cited, ids), opened=_others(line.opened, ids), answers=answers
+    )
+
+
+def _others(ids: list[int], erased: frozenset[int]) -> list[int]:
+    return [id for id in ids if id not in erased]

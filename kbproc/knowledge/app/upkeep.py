@@ -16,7 +16,8 @@ from kbproc.base.threads import return_memory, return_pages
 from kbproc.base.workers import Worker
 from kbproc.engine.events import codec
 from kbproc.engine.events.document import DocWritten
-from kbproc.engine.store import rebuild
+from kbproc.engine.projections.catalog.reader import EVERYTHING
+from kbproc.engine.store import in_review, rebuild
 from kbproc.engine.store.store import Store
 
 if TYPE_CHECKING:
@@ -80,6 +81,7 @@ class Upkeep:
         self._look = look
         self._is_prepared = False
         self._saved_seq = 0
+        self._noted_seq = -1
         self._returned_at = 0.0  # in seconds of the processor's time
         self._checked_at: float | None = None
         self._worker = Worker("upkeep", self._step, first_s=IDLE_SECONDS)
@@ -121,6 +123,7 @@ class Upkeep:
                 rebuild.rebuild(self._store)
         with self._store.lane():
             self._store.checkpoint()
+        self._note_in_review()
         self._tidy_sources()
         if self._store.fulltext.dead_ratio > DEAD_SHARE:
             with self._store.exclusive():
@@ -130,6 +133,15 @@ class Upkeep:
             self._heal()
         with self._store.exclusive():
             self._tidy_vectors()
+
+    def _note_in_review(self) -> None:
+        """Notes how many entries wait for an approval, for a client of MCP that begins."""
+        seq = self._store.seq
+        if seq == self._noted_seq or self._store.read_only:
+            return
+        with self._store.reading_as(EVERYTHING) as snapshot:
+            in_review.note(self._store.folder, snapshot.queries.in_review())
+        self._noted_seq = seq
 
     def _return(self) -> None:
         """Returns unused memory to the system, if enough work was done since the last time."""

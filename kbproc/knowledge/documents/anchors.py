@@ -1,4 +1,4 @@
-"""Says whether what an entry was derived from is still as it was then.
+"""Says whether what an entry or a note was derived from is still as it was then.
 
 An anchor names a document and its revision, a file or lines of it, or a commit. A file is looked at
 only when somebody reads the entry: its bytes are read where its size or a time differs from that of
@@ -12,7 +12,7 @@ import contextlib
 import os
 import re
 import stat
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Literal, Protocol
@@ -26,6 +26,7 @@ from kbproc.base.values import DocumentId
 from kbproc.base.wording import plural
 from kbproc.engine.events.document import CONVERSATION
 from kbproc.engine.events.entry import Anchor
+from kbproc.engine.events.origin import IMPORT
 from kbproc.engine.projections.catalog.filters import DocumentFilter
 from kbproc.engine.projections.catalog.queries import Queries
 from kbproc.engine.projections.catalog.rows import DocumentRow, anchors_of
@@ -38,7 +39,10 @@ _FIELD = "$.params.derived_from"
 # A file may change again with the same size and times this soon after it has changed.
 UNSETTLED_MS = 2_000
 _MOST_LOOKS = 4096
-_LINES = re.compile(r"(?P<path>.+):(?P<first>[1-9]\d{0,8})(?:-(?P<last>[1-9]\d{0,8}))?", re.DOTALL)
+_LINES = re.compile(
+    r"(?P<path>.+)(?::|#L)(?P<first>[1-9]\d{0,8})(?:-L?(?P<last>[1-9]\d{0,8}))?", re.DOTALL
+)
+_ID = re.compile(r"[1-9]\d{0,9}")
 _NAME = re.compile(r"[\w.+@-]+")
 _MOST_EDITED = 3  # files that an entry may be about that names none
 _COMMIT = re.compile(r"commit:(?P<name>[0-9a-fA-F]{4,64})")
@@ -48,7 +52,8 @@ SourcePlace = Annotated[
     Meta(
         min_length=1,
         max_length=4200,
-        description="a file, PATH; lines of it, PATH:LINE or PATH:FIRST-LAST; or commit:HASH",
+        description="a file, PATH; lines of it, PATH:LINE, PATH:FIRST-LAST or PATH#L3-L9; or "
+        "commit:HASH",
     ),
 ]
 DerivedFrom = Annotated[
@@ -82,7 +87,7 @@ class SourceChange(Struct, kw_only=True, frozen=True, omit_defaults=True):
 
 
 class Anchored(Protocol):
-    """A row of an entry, or of a hit in one. `anchors`: see rows.EntryRow."""
+    """A row of an entry or a note, or of a hit in one. `anchors`: see rows.DocumentRow."""
 
     @property
     def anchors(self) -> str | None: ...
@@ -198,8 +203,11 @@ def _stamp_of(status: os.stat_result) -> tuple[int, ...]:
 
 
 def _path_of(anchor: Anchor, row: DocumentRow | None) -> str | None:
-    """Returns the file to look at: that of the document, which may have moved, if it has one."""
-    if row is None or row.deleted_at is not None or row.path is None:
+    """Returns the file to look at: that of the document, which may have moved, if it has one.
+
+    A path out of an imported file may name anything: only one that was named here counts.
+    """
+    if row is None or row.deleted_at is not None or row.path is None or row.origin == IMPORT:
         return anchor.path
     is_plain = not row.stamp and not moves.is_held(row.path)
     return row.path if is_plain else None
@@ -295,13 +303,15 @@ def places_of(anchors: Iterable[Anchor]) -> list[str]:
 
 
 class NamedSources(Struct, frozen=True, kw_only=True):
-    """The sources of a new entry. `places`: files and commits. `is_stated`: by its writer, else
-    only files that the store knows count, and none lowers the entry's origin.
+    """The sources of a new entry or note. `places`: files and commits. `is_stated`: by its writer,
+    else only files that the store knows count, and none lowers the entry's origin. `unknown`: names
+    that stand for nothing.
     """
 
     ids: list[int] = []
     places: list[Anchor] = []
     is_stated: bool = True
+    unknown: list[str] = []
 
 
 def named(items: Sequence[int | str], *, cwd: Path, root: Path | None) -> NamedSources:
@@ -330,6 +340,50 @@ def edited(files: Iterable[str], text: str, *, cwd: Path, root: Path | None) -> 
         with contextlib.suppress(KbprocError):  # a file that is gone, or outside of the root
             places.append(_place(str(file), cwd, root, field=_FIELD))
     return NamedSources(places=places, is_stated=False)
+
+
+def mentioned(
+    items: Sequence[str], folders: Sequence[Path], root: Path | None, *, before: Iterable[Anchor]
+) -> NamedSources:
+    """Returns the sources that a note names.
+
+    `folders`: where relative paths may begin, besides the folders from which the note's earlier
+    sources, `before`, were named.
+    """
+    ids: list[int] = []
+    places: list[Anchor] = []
+    unknown: list[str] = []
+    bases = dict.fromkeys([*_bases(items, before), *folders])
+    for item in items[:MOST_SOURCES]:
+        place = next(_places_at(item, bases, root), None)
+        if place is not None:
+            places.append(place)
+        elif _ID.fullmatch(item):
+            ids.append(int(item))
+        else:
+            unknown.append(item)
+    unknown += items[MOST_SOURCES:]
+    return NamedSources(ids=ids, places=list(dict.fromkeys(places)), unknown=unknown)
+
+
+def _bases(items: Iterable[str], before: Iterable[Anchor]) -> Iterator[Path]:
+    """Yields the folders from which these names stand for the files and commits of `before`."""
+    names = {match["path"] if (match := _LINES.fullmatch(item)) else item for item in items}
+    for anchor in before:
+        if anchor.path is not None and anchor.commit is not None:
+            yield Path(anchor.path)
+        for name in names if anchor.path is not None and anchor.commit is None else ():
+            if str(anchor.path).endswith(f"/{name}"):
+                yield Path(str(anchor.path).removesuffix(name))
+
+
+def _places_at(item: str, folders: Iterable[Path], root: Path | None) -> Iterator[Anchor]:
+    remote = changes.remote_points()
+    for folder in folders:
+        if any((folder / item).is_relative_to(point) for point in remote):
+            continue  # because a server may hang
+        with contextlib.suppress(KbprocError):  # no such file, or none that may be read
+            yield _place(item, folder, root, field=_FIELD)
 
 
 def _place(text: str, cwd: Path, root: Path | None, *, field: str) -> Anchor:

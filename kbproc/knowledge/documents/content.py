@@ -259,6 +259,7 @@ def _content(
         stamp=source.stamp if parsed.source is not None else "",
         origin=parsed.origin,
         messages=parsed.messages,
+        derived_from=parsed.derived_from,
         parts=[(part.path, *_part(intake, source, part, keep=keep)) for part in parsed.parts],
         **parsed_facts_of(parsed),
     )

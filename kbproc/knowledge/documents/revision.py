@@ -65,7 +65,7 @@ class Content(ParsedFacts, frozen=True, kw_only=True):
     `parts`: the files within the source, each with its path there, the digest of its bytes, and
     its content, which is None for a file that was read before.
     `stamp`: see SourceFacts. `modified_at`: see DocWritten. `origin`: the least trusted of the
-    text's authors, where the source tells them. `messages`: see Parsed.
+    text's authors, where the source tells them. `messages`, `derived_from`: see Parsed.
     """
 
     title: str
@@ -81,6 +81,7 @@ class Content(ParsedFacts, frozen=True, kw_only=True):
     stamp: str = ""
     origin: Origin | None = None
     messages: list[str] = []
+    derived_from: list[str] = []
     modified_at: str | None = None
 
 

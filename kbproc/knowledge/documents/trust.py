@@ -115,11 +115,11 @@ def review_of(
     at: str,
     now: str,
     review_after: str | None,
-    anchors: Sequence[Anchor] = (),
+    anchors: Sequence[Anchor] | None = None,
 ) -> EntryReviewed:
     """Returns the event of a review. A day of checking that has passed is dropped.
 
-    `anchors`: the entry's sources as they are now.
+    `anchors`: the entry's sources as they are now; None where these stay as they were.
     """
     is_ahead = row.review_after is not None and row.review_after > now
     return EntryReviewed(
@@ -127,5 +127,5 @@ def review_of(
         verified_by=by,
         verified_at=at,
         review_after=review_after or (row.review_after if is_ahead else None),
-        anchors=[*anchors] if row.anchors else None,
+        anchors=None if anchors is None or row.anchors is None else [*anchors],
     )

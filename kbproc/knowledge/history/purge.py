@@ -191,8 +191,8 @@ class Trace:
         return stripped
 
     def _without_anchors(self, event: Event) -> Event | None:
-        """Returns an entry's event without the digests of purged documents and of their files,
-        because a short text could be guessed from its digest; None if it has none.
+        """Returns an entry's or a note's event without the digests of purged documents and of their
+        files, because a short text could be guessed from its digest; None if it has none.
         """
         if isinstance(event, DocWritten) and event.entry is not None:
             anchors = self._other_anchors(event.entry.anchors)
@@ -201,6 +201,9 @@ class Trace:
                 if anchors is None
                 else replace(event, entry=replace(event.entry, anchors=anchors))
             )
+        if isinstance(event, DocWritten):
+            anchors = self._other_anchors(event.anchors)
+            return None if anchors is None else replace(event, anchors=anchors)
         if isinstance(event, EntryReviewed) and event.anchors is not None:
             anchors = self._other_anchors(event.anchors)
             return None if anchors is None else replace(event, anchors=anchors)

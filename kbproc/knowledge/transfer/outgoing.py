@@ -22,7 +22,7 @@ from kbproc.base.errors import KbprocError
 from kbproc.base.structs import batches, common_members
 from kbproc.base.values import decoder
 from kbproc.engine.events.document import SourceFacts
-from kbproc.engine.events.entry import EntryFacts
+from kbproc.engine.events.entry import Anchor, EntryFacts
 from kbproc.engine.events.origin import Origin as From
 from kbproc.engine.events.origin import origin_in_export
 from kbproc.engine.events.session import AnswerEnded, Reference
@@ -36,6 +36,7 @@ from kbproc.engine.projections.catalog.rows import (
     MessageRow,
     SessionRow,
     WatchRow,
+    anchors_of,
     facts_in,
 )
 from kbproc.engine.store.state import SeenStore, StoreModel
@@ -48,6 +49,7 @@ from kbproc.knowledge.transfer.portable import (
     AgentLine,
     DocumentLine,
     End,
+    ExportedAnchor,
     ExportedChunk,
     ExportedEntry,
     ExportedMessage,
@@ -201,6 +203,7 @@ class _Export(Struct, frozen=True):
             text=data.decode(),
             updated_at=row.updated_at,
             origin=_stated_origin(row),
+            anchors=_exported(anchors_of(row.anchors)),
         )
         return self._fitting(line, id=row.id, title=row.title)
 
@@ -228,7 +231,7 @@ _of_watch_row = common_members(WatchLine, WatchRow)
 _of_row = common_members(DocumentLine, DocumentRow, but=("metadata", "source_facts", "origin"))
 _of_source_facts = common_members(ExportedSourceFacts, SourceFacts)
 _of_origin = common_members(Origin, DocumentRow)
-_of_facts = common_members(ExportedEntry, EntryFacts)
+_of_facts = common_members(ExportedEntry, EntryFacts, but=("anchors",))
 _of_session_row = common_members(SessionLine, SessionRow)
 _of_message_row = common_members(ExportedMessage, MessageRow, but=("references", "ending"))
 _of_ending = common_members(ExportedMessage, AnswerEnded, but=("ended_at",))
@@ -253,15 +256,21 @@ def _entries(queries: Queries, rows: Sequence[DocumentRow]) -> dict[int, Exporte
         [row.superseded_by for row in entries.values() if row.superseded_by]
     )
     live = {id for id, row in successors.items() if row.deleted_at is None}
+    facts = {id: facts_in(asdict(row)) for id, row in entries.items()}
     return {
         id: ExportedEntry(
-            **_of_facts(facts_in(asdict(row))),
+            **_of_facts(facts[id]),
+            anchors=_exported(facts[id].anchors),
             verified_by=row.verified_by,
             verified_at=row.verified_at,
             superseded_by=row.superseded_by if row.superseded_by in live else None,
         )
         for id, row in entries.items()
     }
+
+
+def _exported(anchors: Sequence[Anchor]) -> list[ExportedAnchor]:
+    return [ExportedAnchor(**asdict(one)) for one in anchors]
 
 
 def chunks_of(queries: Queries, ids: Sequence[int]) -> dict[int, list[ChunkRow]]:

@@ -48,7 +48,7 @@ from kbproc.base.values import (
 )
 from kbproc.base.wording import plural
 from kbproc.engine.events.document import ChunkText, ParsedFacts, SourceFacts
-from kbproc.engine.events.entry import StatedFacts
+from kbproc.engine.events.entry import Anchor, EntryFacts
 from kbproc.engine.events.kb import Review
 from kbproc.engine.events.origin import Origin as From
 from kbproc.engine.events.origin import origin_in_export
@@ -125,10 +125,28 @@ class ExportedChunk(ChunkText, kw_only=True, frozen=True, forbid_unknown_fields=
     overlap: Count = 0
 
 
-class ExportedEntry(StatedFacts, _ExportObject, kw_only=True, frozen=True):
+class ExportedAnchor(Anchor, kw_only=True, frozen=True, forbid_unknown_fields=True):
+    """A source as it was when an entry or a note was derived from it; see events.entry.Anchor.
+
+    `document`: its id in the same file, where that holds it.
+    """
+
+    document: DocumentId | None = None
+    revision: Annotated[int, Meta(ge=1, le=_MOST)] | None = None
+    path: Name | None = None
+    start_line: Annotated[int, Meta(ge=1, le=_MOST)] | None = None
+    end_line: Annotated[int, Meta(ge=1, le=_MOST)] | None = None
+    commit: Annotated[str, Meta(pattern=r"^[0-9a-f]{40,64}\Z", max_length=64)] | None = None
+    sha256: Annotated[str, Meta(pattern=r"^([0-9a-f]{64})?\Z", max_length=64)] = ""
+
+
+Anchors = Annotated[list[ExportedAnchor], Meta(max_length=2 * MOST_SOURCES)]
+
+
+class ExportedEntry(EntryFacts, _ExportObject, kw_only=True, frozen=True):
     """The members that only entries have; `superseded_by` is an entry's id in the same file.
 
-    `derived_from`: ids of documents and entries, in the same file where it holds them.
+    `derived_from`, `replaces`: ids of documents and entries, in the same file where it holds them.
     """
 
     confidence: Annotated[int, Meta(ge=0, le=100)]
@@ -143,6 +161,8 @@ class ExportedEntry(StatedFacts, _ExportObject, kw_only=True, frozen=True):
     verified_at: Time | None = None
     valid_from: Time | None = None
     valid_to: Time | None = None
+    anchors: Anchors = []  # type: ignore[assignment]  # the list is read and never added to
+    replaces: Annotated[list[DocumentId], Meta(max_length=1000)] = []
 
 
 class ExportedSourceFacts(SourceFacts, kw_only=True, frozen=True, forbid_unknown_fields=True):
@@ -212,13 +232,16 @@ class AgentLine(_ExportLine, frozen=True, tag="agent"):
 
 
 class NoteLine(_ExportLine, frozen=True, tag="note"):
-    """A note's file, byte for byte. `origin`: agent where it is left out."""
+    """A note's file, byte for byte. `origin`: agent where it is left out. `anchors`: its sources as
+    they were when it was written.
+    """
 
     agent: Annotated[str, Meta(pattern=SLUG)]
     slug: Annotated[str, Meta(pattern=SLUG)]
     text: Annotated[str, Meta(min_length=1, max_length=MOST_BYTES)]
     updated_at: Time
     origin: From | None = None
+    anchors: Anchors = []
 
 
 class WatchLine(FolderWatched, frozen=True, forbid_unknown_fields=True, tag="watch"):
@@ -289,7 +312,7 @@ COUNTS: dict[type, str] = {
 # Schemas publish these structs without the affix that tells them from structs of the same nouns.
 for _line in COUNTS:
     _line.__name__ = _line.__name__.removesuffix("Line")
-for _part in (ExportedChunk, ExportedEntry, ExportedSourceFacts, ExportedMessage):
+for _part in (ExportedAnchor, ExportedChunk, ExportedEntry, ExportedSourceFacts, ExportedMessage):
     _part.__name__ = _part.__name__.removeprefix("Exported")
 
 Line = Header | KbLine | AgentLine | WatchLine | DocumentLine | NoteLine | SessionLine | End
@@ -354,6 +377,8 @@ def _check_note(line: NoteLine) -> None:
         require_text(line.text.encode())
     except NotANote as why:
         raise _wrong(f"text can't be a note's: {why}") from None
+    for index, anchor in enumerate(line.anchors):
+        _check_anchor(anchor, f"anchors[{index}]")
 
 
 def _normal_entry(line: DocumentLine) -> ExportedEntry | None:
@@ -381,7 +406,21 @@ def _normal_entry(line: DocumentLine) -> ExportedEntry | None:
         for name in ("expires_at", "verified_at", "review_after", "valid_from", "valid_to")
         if (moment := getattr(entry, name)) is not None
     }
+    for index, anchor in enumerate(entry.anchors):
+        _check_anchor(anchor, f"entry.anchors[{index}]")
     return msgspec.structs.replace(entry, **moments)
+
+
+def _check_anchor(anchor: ExportedAnchor, where: str) -> None:
+    """Checks that an anchor names a source, and lines in their order."""
+    path = anchor.path
+    if path is not None and (not path.startswith("/") or "\0" in path):
+        raise _wrong(f"{where}.path is no absolute path")
+    if path is None and (anchor.document is None or anchor.commit is not None):
+        raise _wrong(f"{where} names no source")
+    lines = anchor.start_line, anchor.end_line
+    if (lines[0] is None) != (lines[1] is None) or (lines[0] or 0) > (lines[1] or 0):
+        raise _wrong(f"{where}.start_line and end_line are no lines in their order")
 
 
 def _check_body(source: bytes | None) -> None:

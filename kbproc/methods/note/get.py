@@ -50,7 +50,8 @@ def _note(call: Call, params: GetNote) -> Reply:
         agent = notes.require_agent(state.published.roster, params.agent, call.agent)
         row = notes.require_note(snapshot.queries, agent.slug, params.slug)
         data = call.store.blobs.get(row.sha256)
-        note = notes.note_of(row, agent.slug, data)
+        changed = call.sources(params, snapshot.queries).changes({row.id: row})
+        note = notes.note_of(row, agent.slug, data, changed.get(row.id))
         warnings = call.library.notebooks.warnings(agent) if params.as_of is None else None
         part = cut(note.text[params.offset :], params.budget_tokens)
         more = True if params.offset + len(part) < len(note.text) else None

@@ -53,9 +53,10 @@ def _page(call: Call, params: ListNotes) -> Reply:
         rows = snapshot.queries.notes(
             agent.slug, since=since, after=page.after, limit=page.read_limit
         )
+        changed = call.sources(params, snapshot.queries).changes({row.id: row for row in rows})
         return page.reply(
             rows,
-            note.head,
+            lambda row: note.head(row, changed.get(row.id)),
             key=lambda row: str(row.source_id),
             seq=snapshot.seq,
             total=snapshot.queries.notes_count(agent.slug, since=since),

@@ -63,6 +63,8 @@ def put_note(call: Call, params: PutNote) -> Decide:
         data=data,
         content=content_of(call.library.intake, params.slug, data),
         expected_revision=params.expected_revision,
+        folder=call.peer.cwd,
+        root=call.peer.root,
     )
     change.prepare(dry_run=params.dry_run)
     return change

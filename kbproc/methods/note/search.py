@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -9,12 +10,15 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from kbproc.base.layout import HitLayout, Hits
 from kbproc.base.params import BudgetTokens, PastParams
 from kbproc.base.values import Share, Tags
+from kbproc.base.wording import source_changes_in_words
 from kbproc.engine.events.origin import Origin
 from kbproc.engine.projections.catalog.reader import NOTES
+from kbproc.engine.projections.catalog.rows import DocumentRow
 from kbproc.knowledge.agents.notes import note
 from kbproc.knowledge.agents.notes.note import AgentSlug
+from kbproc.knowledge.documents.anchors import SourceChange
 from kbproc.knowledge.documents.trust import MinTrust
-from kbproc.knowledge.search.hits import title_of
+from kbproc.knowledge.search.hits import Hit, title_of
 from kbproc.knowledge.search.params import (
     Fusion,
     MinScore,
@@ -47,7 +51,8 @@ class SearchNotes(PastParams, kw_only=True, frozen=True):
 class NoteHit(Struct, kw_only=True, frozen=True):
     """The best passage of a note. `highlights`: character offsets into `snippet`.
 
-    `dated`: the day of `updated_at`, and how long ago that was.
+    `dated`: the day of `updated_at`, and how long ago that was. `source_changed`: what the note
+    was derived from and what has changed since.
     """
 
     id: int
@@ -60,6 +65,7 @@ class NoteHit(Struct, kw_only=True, frozen=True):
     updated_at: str
     dated: str | UnsetType = UNSET
     origin: Origin = "agent"
+    source_changed: list[SourceChange] | UnsetType = UNSET
 
 
 def as_hits(hits: list[dict[str, Any]], params: dict[str, Any]) -> Hits:
@@ -68,13 +74,18 @@ def as_hits(hits: list[dict[str, Any]], params: dict[str, Any]) -> Hits:
             HitLayout(
                 score=hit["score"],
                 title=title_of(hit),
-                labels=f" ({hit['slug']}, {hit['dated']})",
+                labels=f" ({', '.join(_labels(hit))})",
                 snippet=hit["snippet"],
                 highlights=hit["highlights"],
             )
             for hit in hits
         ]
     )
+
+
+def _labels(hit: dict[str, Any]) -> list[str]:
+    changed = source_changes_in_words(hit.get("source_changed", []))
+    return [hit["slug"], hit["dated"], *([changed] if changed else [])]
 
 
 @method(
@@ -119,24 +130,19 @@ def _search(call: Call, params: SearchNotes) -> Reply:
     )
     with call.state(params) as state:
         agent = note.require_agent(state.published.roster, params.agent, call.agent)
-        answer = run_search(state, request, now=call.moment(params), kbs=[NOTES + agent.slug])
+        answer = run_search(
+            state,
+            request,
+            now=call.moment(params),
+            kbs=[NOTES + agent.slug],
+            sources=partial(call.sources, params),
+        )
         with state.reading() as snapshot:
             ids = [hit.source.document_id for hit in answer.results.results]
             rows = snapshot.queries.documents_by_id(ids)
             has_notes = bool(ids) or snapshot.queries.notes_count(agent.slug)
     hits = [
-        NoteHit(
-            id=row.id,
-            slug=str(row.source_id),
-            title=hit.source.title,
-            score=hit.score,
-            snippet=hit.snippet,
-            highlights=hit.highlights,
-            section=hit.source.section,
-            updated_at=row.updated_at,
-            dated=hit.source.dated,
-            origin=row.origin,
-        )
+        _hit(hit, row)
         for hit in answer.results.results
         if (row := rows.get(hit.source.document_id)) is not None
     ]
@@ -151,4 +157,20 @@ def _search(call: Call, params: SearchNotes) -> Reply:
         hint=answer.hint if has_notes else empty,
         notice=[*answer.notice, *(warnings or [])] or None,
         freshness=answer.freshness,
+    )
+
+
+def _hit(hit: Hit, row: DocumentRow) -> NoteHit:
+    return NoteHit(
+        id=row.id,
+        slug=str(row.source_id),
+        title=hit.source.title,
+        score=hit.score,
+        snippet=hit.snippet,
+        highlights=hit.highlights,
+        section=hit.source.section,
+        updated_at=row.updated_at,
+        dated=hit.source.dated,
+        origin=row.origin,
+        source_changed=hit.source_changed,
     )

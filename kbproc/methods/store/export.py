@@ -81,7 +81,7 @@ def export(call: Call, params: Export) -> Reply:
     target = None
     if params.path is not None:
         target = new_place(params.path, cwd=peer.cwd, root=peer.root, outside=own)
-    with call.store.reading() as snapshot:
+    with call.store.reading_as(call.review_sight) as snapshot:
         lookup.require_kbs(snapshot.kbs, params.kb)
         result = Exported(path=None if target is None else str(target), seq=snapshot.seq)
         outgoing_lines = _lines(call, params, snapshot, result)

@@ -145,6 +145,7 @@ def import_documents(call: Call, params: ImportFile, write: LongWrite) -> Reply:
             contents,
             work,
             write,
+            sight=call.review_sight,
             intake=call.library.intake,
             report=_reporter(call, "import", file),
             emit=call.emit,
@@ -200,6 +201,17 @@ def _hints(
             f"{many} notes in the store's own folder and not where the file says; "
             "agent.update names another folder."
         )
+    if result.in_review:
+        many = plural(result.in_review, "entry waits", "entries wait")
+        yield f"{many} for an approval, as in the file: review.list."
+    if result.places_left:
+        many = plural(
+            result.places_left, "source is a file or a commit", "sources are files or commits"
+        )
+        yield f"{many}, which keep_origins: true takes over: you vouch for the file then."
+    if result.sources_left:
+        many = plural(result.sources_left, "source is", "sources are")
+        yield f"{many} not in the file: what was derived from it won't be marked as changed."
     if result.notes_kept:
         many = plural(result.notes_kept, "note was", "notes were")
         yield f"{many} not written; the events of type warning say why."

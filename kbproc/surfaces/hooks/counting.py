@@ -7,7 +7,7 @@ log is read in the hook's process, and nothing of it is kept but ids.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +16,9 @@ from kbproc.base.errors import KbprocError
 from kbproc.base.settings.config import Config
 from kbproc.engine.store import hook_counts
 from kbproc.engine.store.folder import require_store
-from kbproc.engine.store.hook_counts import Injection, InjectionKind, Use
+from kbproc.engine.store.hook_counts import Answers, Injection, InjectionKind, Use
 from kbproc.surfaces.hooks.asking import HookQuestion
-from kbproc.surfaces.hooks.uses import QuotedDocument, uses_in
+from kbproc.surfaces.hooks.uses import QuotedDocument, ToolAnswer, answers_in, uses_in
 from kbproc.surfaces.hooks.worth import HookWorth, most_quoted, worth_of
 
 _MOST_DOCUMENTS = 200  # each session counts the uses of the latest ones alone
@@ -56,19 +56,47 @@ def count_use(
     session: str,
     transcript: Path,
     ids: Sequence[int],
-    asking: HookQuestion,
+    ask: Callable[[], HookQuestion],
 ) -> None:
-    """Counts what the agent has cited and opened of the quoted documents.
+    """Counts what the agent has cited and opened of the documents that hooks quoted, and that its
+    own searches found.
 
-    Raises OSError, input.unsupported_type for a log that is no conversation, store.locked.
+    `ask` is called if there are any. Raises OSError, input.unsupported_type for a log that is no
+    conversation, store.locked.
     """
     from kbproc.engine.sources.parse.conversation import messages_in
 
-    documents = list(_documents(asking, ids))
     messages = messages_in(transcript.read_bytes(), transcript.name)
-    cited, opened = uses_in(messages, documents)
+    tool_answers = answers_in(messages)
+    first = {id: one.place for one in reversed(tool_answers) for id in one.ids}
+    if not ids and not tool_answers:
+        return
+    found_ids = sorted(first, key=lambda id: first[id], reverse=True)[:_MOST_DOCUMENTS]
+    every_id = dict.fromkeys([*ids, *found_ids])
+    documents = list(_documents(ask(), every_id)) if every_id else []
+    cited, opened = uses_in(messages, [one for one in documents if one.id in set(ids)])
+    answers = _answers(messages, tool_answers, first, [one for one in documents if one.id in first])
     name = hook_counts.name_of(session)
-    hook_counts.add(store, Use(ts=now, session=name, cited=cited, opened=opened))
+    use = Use(ts=now, session=name, cited=cited, opened=opened, answers=answers)
+    hook_counts.add(store, use)
+
+
+def _answers(
+    messages: Sequence[tuple[str, str, str]],
+    tool_answers: Sequence[ToolAnswer],
+    first: Mapping[int, int],
+    documents: Sequence[QuotedDocument],
+) -> Answers:
+    """Returns the counts of tools' answers. `first`: where each document was found first."""
+    cited, opened = uses_in(messages, documents, first)
+    return Answers(
+        calls=len(tool_answers),
+        answers=sum(bool(one.ids) for one in tool_answers),
+        tokens=-(-sum(one.size for one in tool_answers if one.ids) // BYTES_PER_TOKEN),
+        ids=sorted(one.id for one in documents),
+        cited=cited,
+        opened=opened,
+    )
 
 
 def report(config: Config, folder: Path) -> HookWorth:

@@ -21,6 +21,7 @@ _MOST_INSTRUCTIONS = 8
 _COUNT = {"limit": 1, "fields": ["id"]}
 _MOST_STALE = 5
 _STALE = "Entries to compare with their sources before you rely on them:"
+_NOTE_FIELDS = ["slug", "title", "origin", "source_changed"]
 _ANY_CONVERSATION = {"types": ["conversation"], "limit": 1, "fields": ["id"]}
 _EVERY_INSTRUCTION = {
     "query": standing.EVERY,
@@ -52,7 +53,7 @@ def context(
     kbs = {"kb": config.kb} if "kb" in config.origins else {}
     requests: list[Request] = [("knowledge.list", {**kbs, "limit": _PAGE})]
     if config.agent_named_by is not None:
-        notes = {"agent": config.actor, "limit": _MOST_NOTES, "fields": ["slug", "title", "origin"]}
+        notes = {"agent": config.actor, "limit": _MOST_NOTES, "fields": _NOTE_FIELDS}
         requests.append(("note.list", notes))
     if since is not None:
         requests.append(("doc.list", {**kbs, "updated_after": since, "limit": _PAGE}))
@@ -140,7 +141,9 @@ def _notes(items: Iterable[dict[str, Any]], allowed: Collection[str]) -> list[st
 
 
 def _note(item: dict[str, Any]) -> str:
-    return f"{one_line(item['title'])} (note {item['slug']})"
+    changed = source_changes_in_words(item.get("source_changed", []))
+    mark = f"; {one_line(changed)}" if changed else ""
+    return f"{one_line(item['title'])} (note {item['slug']}{mark})"
 
 
 def _changes(items: Iterable[dict[str, Any]], allowed: Collection[str]) -> list[str]:

@@ -217,25 +217,27 @@ def _count_use(
     reporter: _StageReporter,
     stack: contextlib.ExitStack,
 ) -> None:
-    """Counts what the agent has done with what hooks told it, if the user has turned that on."""
+    """Counts the texts that the agent has found and used, if the user has turned that on."""
     if not options.count or event.session is None or event.transcript is None:
         return
     from kbproc.surfaces.hooks import counting
 
     ids = counting.quoted_ids(config.store, event.session)
-    if not ids:
-        return
     reporter.stage("counting what the session has used")
     check_transcript(event.transcript)
-    asking = HookQuestion(config, folder)
-    stack.callback(asking.close)
+
+    def ask() -> HookQuestion:
+        asking = HookQuestion(config, folder)
+        stack.callback(asking.close)
+        return asking
+
     counting.count_use(
         config.store,
         now=Host().now(),
         session=event.session,
         transcript=Path(event.transcript),
         ids=ids,
-        asking=asking,
+        ask=ask,
     )
 
 

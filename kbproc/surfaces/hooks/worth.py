@@ -1,27 +1,29 @@
-"""Sums up the counts of hooks: what they said, and what agents then cited or opened."""
+"""Sums up the counts: what hooks and tools said, and what agents then cited or opened."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import get_args
+from typing import Literal, get_args
 
 from msgspec import Struct
 
 from kbproc.base.wording import plural
-from kbproc.engine.store.hook_counts import Injection, InjectionKind, Line, Use
+from kbproc.engine.store.hook_counts import Answers, Injection, InjectionKind, Line, Use
 from kbproc.surfaces.hooks.uses import QuotedDocument
 
 MOST_DOCUMENTS = 50
+Kind = InjectionKind | Literal["mcp"]
 
 
 class KindCounts(Struct, frozen=True, kw_only=True):
     """The answers of one kind of event. `looks`: how often a hook asked the store; `answers`: how
     often it quoted something, in so many `tokens`. `texts`: the documents that it quoted, once a
-    session; `cited`, `opened`: how many of them the agent named or read in that session.
+    session; `cited`, `opened`: how many of them the agent named or read in that session. The kind
+    `mcp` has the searches that agents made over MCP, and what they did with their answers.
     """
 
-    kind: InjectionKind
+    kind: Kind
     looks: int
     answers: int
     tokens: int
@@ -31,7 +33,7 @@ class KindCounts(Struct, frozen=True, kw_only=True):
 
 
 class DocumentCounts(Struct, frozen=True, kw_only=True):
-    """A document, entry or note: in how many sessions hooks quoted it, and agents used it.
+    """A document, entry or note: in how many sessions agents got its text, and used it.
 
     `title`: null where it is not there any more, or the store could not be asked.
     """
@@ -45,9 +47,9 @@ class DocumentCounts(Struct, frozen=True, kw_only=True):
 
 
 class HookWorth(Struct, frozen=True, kw_only=True):
-    """The worth of hooks' answers since the first count. `sessions`: all; `read_sessions`: those
+    """The worth of the answers since the first count. `sessions`: all; `read_sessions`: those
     whose log was read at their end, without which nothing counts as cited or opened. `documents`:
-    the fifty that hooks quoted in most sessions.
+    the fifty that agents were told of in most sessions.
     """
 
     since: str | None
@@ -69,12 +71,30 @@ def worth_of(lines: Sequence[Line], documents: Mapping[int, QuotedDocument]) -> 
     cited = {(use.session, id) for use in uses.values() for id in use.cited}
     opened = {(use.session, id) for use in uses.values() for id in use.opened}
     every = set().union(*quoted.values())
+    cited, opened = every & cited, every & opened
+    kinds = [_of_kind(kind, injections, pairs, cited, opened) for kind, pairs in quoted.items()]
+    for use in uses.values():
+        every |= {(use.session, id) for id in use.answers.ids}
+        cited |= {(use.session, id) for id in use.answers.cited}
+        opened |= {(use.session, id) for id in use.answers.opened}
     return HookWorth(
         since=lines[0].ts if lines else None,
-        sessions=len({line.session for line in injections}),
+        sessions=len({line.session for line in lines}),
         read_sessions=len(uses),
-        kinds=[_of_kind(kind, injections, pairs, cited, opened) for kind, pairs in quoted.items()],
-        documents=_of_documents(every, every & cited, every & opened, documents),
+        kinds=[*kinds, _of_tools([use.answers for use in uses.values()])],
+        documents=_of_documents(every, cited, opened, documents),
+    )
+
+
+def _of_tools(answers: Sequence[Answers]) -> KindCounts:
+    return KindCounts(
+        kind="mcp",
+        looks=sum(one.calls for one in answers),
+        answers=sum(one.answers for one in answers),
+        tokens=sum(one.tokens for one in answers),
+        texts=sum(len(one.ids) for one in answers),
+        cited=sum(len(one.cited) for one in answers),
+        opened=sum(len(one.opened) for one in answers),
     )
 
 
@@ -99,7 +119,11 @@ def _of_kind(
 
 def most_quoted(lines: Iterable[Line]) -> list[int]:
     """Returns the documents that most sessions were told of, the first fifty."""
-    pairs = {(line.session, id) for line in lines if isinstance(line, Injection) for id in line.ids}
+    pairs = {
+        (line.session, id)
+        for line in lines
+        for id in (line.ids if isinstance(line, Injection) else line.answers.ids)
+    }
     return [id for id, _ in _ranked(pairs)]
 
 

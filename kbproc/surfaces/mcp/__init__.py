@@ -3,7 +3,7 @@
 Refuses to know: what methods do, and which process owns the store.
 
 Offers: serve · toolbox
-May import: base · base.settings · methods.calls · methods · client · surfaces.wire ·
-    surfaces.sharing
+May import: base · base.settings · engine.store · methods.calls · methods · client ·
+    surfaces.wire · surfaces.sharing
 Light: yes
 """

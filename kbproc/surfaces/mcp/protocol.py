@@ -266,11 +266,13 @@ class McpSession:
         send: Callable[[bytes], None],
         *,
         described: dict[str, Any],
+        is_public: bool = True,
         server: dict[str, str],
         on_introduction: Callable[[McpRequest], None] = lambda request: None,
         on_initialized: Callable[[McpSession], None] = lambda session: None,
     ) -> None:
-        """`described`: capabilities and instructions; `server`: the server's name and version.
+        """`described`: capabilities and instructions; `is_public`: they are the same for everybody.
+        `server`: the server's name and version.
 
         `send` gets whole lines, in order. `on_introduction` gets each request in which the client
         may name itself, before it is answered.
@@ -284,6 +286,7 @@ class McpSession:
         }
         self.send = send
         self._described = described
+        self._discovery = PUBLIC if is_public else PRIVATE
         self._on_introduction = on_introduction
         self._on_initialized = on_initialized
         self.server = server
@@ -444,7 +447,7 @@ class McpSession:
 
     def _discover(self, request: McpRequest) -> None:
         result = {"supportedVersions": [MODERN], **self._described}
-        request.reply(result, cache=PUBLIC)
+        request.reply(result, cache=self._discovery)
 
     def _set_level(self, request: McpRequest) -> None:
         if request.params.get("level") not in LEVELS:

@@ -24,6 +24,7 @@ from kbproc.base.host import Host
 from kbproc.base.paths import NOWHERE, from_uri
 from kbproc.base.settings.config import MAX_LINE_BYTES, SCOPES, Config
 from kbproc.base.unseen import one_line
+from kbproc.base.wording import plural
 from kbproc.surfaces.mcp import protocol
 from kbproc.surfaces.mcp.calls import Calls, Once, UserShell, client_of
 from kbproc.surfaces.mcp.changes import Changes
@@ -133,6 +134,14 @@ INSTRUCTIONS = (
 )
 
 
+def instructions(waiting: int) -> str:
+    """Returns the instructions for a client. `waiting`: the number of entries in review."""
+    if not waiting:
+        return INSTRUCTIONS
+    number = f"{plural(waiting, 'entry', 'entries')} wait{'s' if waiting == 1 else ''}"
+    return f"{INSTRUCTIONS} {number} for the user's approval now: tell the user."
+
+
 class Front:
     """The handlers of one client, which offer the store as tools and resources."""
 
@@ -150,9 +159,10 @@ class Front:
         version: str,
         introduction: Introduction,
         shell: UserShell,
+        waiting: int,
     ) -> None:
         """`scopes`: the client's; None for an agent, whose scopes the store tells.
-        `version`: kbproc's.
+        `version`: kbproc's. `waiting`: the number of entries in review.
         """
         self._toolbox = toolbox
         self._inside = inside
@@ -165,7 +175,8 @@ class Front:
         self.session = McpSession(
             self._handlers(),
             send,
-            described=_DESCRIBED,
+            described={"capabilities": _CAPABILITIES, "instructions": instructions(waiting)},
+            is_public=not waiting,
             server=server,
             on_introduction=introduction.meet,
             on_initialized=introduction.initialized,
@@ -245,13 +256,10 @@ class Front:
         self._with_scopes(request, call)
 
 
-_DESCRIBED: dict[str, Any] = {
-    "capabilities": {
-        "tools": {},
-        "resources": {"subscribe": True, "listChanged": True},
-        "extensions": {protocol.TASKS: {}},
-    },
-    "instructions": INSTRUCTIONS,
+_CAPABILITIES: dict[str, Any] = {
+    "tools": {},
+    "resources": {"subscribe": True, "listChanged": True},
+    "extensions": {protocol.TASKS: {}},
 }
 
 
@@ -328,6 +336,7 @@ def run(offering: Offering, pipes: tuple[int, int], *, host: Host | None = None)
         version=host.versions({"kbproc": __version__})["kbproc"],
         introduction=introduction,
         shell=_shell(offering),
+        waiting=_waiting(offering),
     )
     _warn(toolbox, offering, host)
     signals = Signals()
@@ -359,6 +368,13 @@ def _shell(offering: Offering) -> UserShell:
     config = offering.config
     agent = config.actor if offering.is_bound else None
     return UserShell(store=os.path.abspath(config.store), agent=agent)  # noqa: PTH100  keeps links
+
+
+def _waiting(offering: Offering) -> int:
+    """Returns the number of entries in review; 0 for an agent, which learns of its own alone."""
+    from kbproc.engine.store import in_review
+
+    return 0 if offering.is_bound else in_review.count(Path(offering.config.store))
 
 
 def _warn(toolbox: Toolbox, offering: Offering, host: Host) -> None:

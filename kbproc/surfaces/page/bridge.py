@@ -66,6 +66,7 @@ WRITES = frozenset(
         "plan.approve",
         "plan.refuse",
         "review.approve",
+        "review.edit",
         "review.reject",
         "session.ask",
         "session.create",

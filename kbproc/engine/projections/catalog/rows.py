@@ -36,7 +36,10 @@ _decode_anchors = decoder(list[Anchor]).decode
 
 
 class DocumentRow(Struct, frozen=True, array_like=True):
-    """The catalog's columns of one document, in their order."""
+    """The catalog's columns of one document, in their order.
+
+    `anchors`: those of an entry or a note, a JSON array or None; see events.entry.Anchor.
+    """
 
     id: BigInt
     kb: str
@@ -63,6 +66,7 @@ class DocumentRow(Struct, frozen=True, array_like=True):
     origin: Origin = "agent"
     aliases: list[str] = []
     modified_at: str | None = None
+    anchors: str | None = None
 
     @property
     def facts(self) -> SourceFacts | None:
@@ -82,7 +86,8 @@ class DocumentRow(Struct, frozen=True, array_like=True):
         return facts.stamp if facts else ""
 
 
-_of_event = common_members(DocumentRow, DocWritten, but=("metadata", "source_facts", "origin"))
+_own_columns = ("metadata", "source_facts", "origin", "anchors")
+_of_event = common_members(DocumentRow, DocWritten, but=_own_columns)
 
 
 def document_row(record: Record, event: DocWritten) -> DocumentRow:
@@ -105,6 +110,7 @@ def document_row(record: Record, event: DocWritten) -> DocumentRow:
         updated_by=record.actor,
         source_facts=encode(event.source_facts).decode() if event.source_facts else None,
         origin=event.origin_in(record.actor, record.method),
+        anchors=anchors_column(event.anchors),
     )
 
 
@@ -168,7 +174,7 @@ class HitRow(Struct, frozen=True):
     """A live chunk as hits show it. Each member is a column of the chunk or of its document.
 
     `marks`: as in ChunkRow. `head`: for an entry, the last one of its chain. `anchors`: as in
-    EntryRow.
+    DocumentRow.
     """
 
     chunk_id: int
@@ -282,7 +288,7 @@ class Head(Struct, frozen=True):
 class EntryRow(Struct, frozen=True):
     """A knowledge entry. `head`: the last entry of its chain; itself unless superseded.
 
-    `anchors`: a JSON array, or None; see events.entry.Anchor.
+    `anchors`: as in DocumentRow.
     """
 
     id: BigInt

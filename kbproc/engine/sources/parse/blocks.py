@@ -61,6 +61,7 @@ class Parsed(ParsedFacts, kw_only=True, frozen=False):  # type: ignore[misc]
     stored in place of those that were read, so that nothing is stored which must not be. `origin`:
     the least trusted of the text's authors, where the source tells them; None: who adds it.
     `messages`: the keys of a session log's messages, by which copies of it are known.
+    `derived_from`: what the source says that it was made from.
     """
 
     title: str | None = None
@@ -72,6 +73,7 @@ class Parsed(ParsedFacts, kw_only=True, frozen=False):  # type: ignore[misc]
     source: bytes | None = None
     origin: Origin | None = None
     messages: list[str] = []
+    derived_from: list[str] = []
 
 
 def clean_text(text: str) -> str:

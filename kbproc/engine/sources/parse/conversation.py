@@ -32,6 +32,7 @@ from kbproc.engine.sources.parse.chats import (
     stored,
 )
 from kbproc.engine.sources.parse.chats.turns import (
+    WHOLE,
     ChatMessage,
     ChatTranscript,
     Role,
@@ -118,7 +119,7 @@ def parse(data: bytes, name: str, parts: bool = False, earlier: Collection[str] 
 
 
 def messages_in(data: bytes, name: str) -> list[tuple[Role, str, str]]:
-    """Returns the messages of a session's log: role, name of the tool, text.
+    """Returns the messages of a session's log, whole: role, name of the tool, text.
 
     Raises `input.unsupported_type`.
     """
@@ -126,7 +127,11 @@ def messages_in(data: bytes, name: str) -> list[tuple[Role, str, str]]:
     if reader is None or reader in _EXPORTS:
         message = f"{name} is no session's log whose shape is known."
         raise KbprocError("input.unsupported_type", message)
-    messages = (message for talk in reader.read(data) for message in talk.messages)
+    is_whole = WHOLE.set(True)
+    try:
+        messages = [message for talk in reader.read(data) for message in talk.messages]
+    finally:
+        WHOLE.reset(is_whole)
     return [(message.role, message.name or "", message.text) for message in messages]
 
 

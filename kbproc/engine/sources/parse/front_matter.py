@@ -25,6 +25,7 @@ _DEEPEST = 6
 _KEY_CHARS = 60
 _TAGS = frozenset({"tag", "tags"})
 _ALIASES = frozenset({"alias", "aliases"})
+_DERIVED_FROM = "derived_from"
 # Fields that are searched even if they hold a single word.
 _SEARCHED = frozenset(
     {"alias", "aliases", "abstract", "description", "excerpt", "keyword", "keywords", "subtitle"}
@@ -79,6 +80,12 @@ class FrontMatter(NamedTuple):
         lists = (value.split(",") if isinstance(value, str) else _leaves(value) for value in values)
         names = (clean_title(name) for names in lists for name in names)
         return list(dict.fromkeys(filter(None, names)))[:MOST_ALIASES]
+
+    @property
+    def derived_from(self) -> list[str]:
+        """Returns what the head says that the text was made from."""
+        values = (field.value for field in self.fields if field.name == _DERIVED_FROM)
+        return list(dict.fromkeys(text for value in values for text in _leaves(value)))
 
 
 # Such an integer is refused, because Python can't write out more than 4,300 digits.

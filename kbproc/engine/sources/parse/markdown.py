@@ -64,6 +64,7 @@ def parse(data: bytes, name: str) -> Parsed:
         tags=[*(head.tags if head else []), *document.page.tags],
         metadata=head.metadata if head else {},
         aliases=head.aliases if head else [],
+        derived_from=head.derived_from if head else [],
         unread={
             **document.page.unread,
             "fields": head.unread_fields if head else 0,

@@ -105,7 +105,7 @@ class ParsedChunks(ParsedFacts, kw_only=True, frozen=False):  # type: ignore[mis
     """A parsed and chunked document; `title` falls back to the file's name.
 
     `parts`: the files within the source, and those within them, if the job asked for them.
-    `source`, `origin`, `messages`: see Parsed.
+    `source`, `origin`, `messages`, `derived_from`: see Parsed.
     """
 
     title: str
@@ -117,6 +117,7 @@ class ParsedChunks(ParsedFacts, kw_only=True, frozen=False):  # type: ignore[mis
     source: bytes | None = None
     origin: Origin | None = None
     messages: list[str] = []
+    derived_from: list[str] = []
 
 
 class ParsedPart(msgspec.Struct, kw_only=True):
@@ -366,6 +367,7 @@ def chunked(
         source=parsed.source,
         origin=parsed.origin,
         messages=parsed.messages,
+        derived_from=parsed.derived_from,
         **parsed_facts_of(parsed),
     )
 

@@ -7,10 +7,11 @@ have, and waits for other changes of the same note.
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.suggest import closest, did_you_mean, nearest
@@ -19,13 +20,14 @@ from kbproc.engine.events.document import DocDeleted, DocWritten
 from kbproc.engine.events.origin import Origin
 from kbproc.engine.projections.catalog.queries import Queries
 from kbproc.engine.projections.catalog.reader import EVERYTHING, NOTES
-from kbproc.engine.projections.catalog.rows import AgentRow, DocumentRow, Roster
+from kbproc.engine.projections.catalog.rows import AgentRow, DocumentRow, Roster, anchors_of
 from kbproc.engine.store.decision import Decision, DecisionState
 from kbproc.engine.store.target import Target
 from kbproc.knowledge.agents.notes import edit, files
 from kbproc.knowledge.agents.notes.files import NotANote, Unavailable, digest, require_text
-from kbproc.knowledge.agents.notes.notebook import ACTOR, Notebook, note_written
+from kbproc.knowledge.agents.notes.notebook import ACTOR, Notebook, note_written, unknown_in
 from kbproc.knowledge.agents.quotas import check_quota
+from kbproc.knowledge.documents.anchors import NamedSources, SourceChange, places_of
 from kbproc.knowledge.documents.lookup import newest_deleted
 from kbproc.knowledge.documents.revision import Content, Ids
 
@@ -45,7 +47,9 @@ _WAIT_SECONDS = 1.0
 
 
 class NoteHead(Struct, kw_only=True, frozen=True):
-    """A note in a list. `tags`: those that its front matter names."""
+    """A note in a list. `tags`: those that its front matter names. `source_changed`: what it was
+    derived from, as its front matter says, and what has changed since.
+    """
 
     id: int
     slug: str
@@ -55,13 +59,20 @@ class NoteHead(Struct, kw_only=True, frozen=True):
     revision: int
     tags: list[str] = []
     origin: Origin = "agent"
+    source_changed: list[SourceChange] | UnsetType = UNSET
 
 
 class NoteInfo(NoteHead, kw_only=True, frozen=True):
-    """A note without its text; `sha256` is that of its file."""
+    """A note without its text; `sha256` is that of its file.
+
+    `places`: the files and commits that it was derived from. `unknown_sources`: of a note that was
+    put, the names in its `derived_from` that stand for nothing.
+    """
 
     agent: str
     sha256: str
+    places: list[str] | UnsetType = UNSET
+    unknown_sources: list[str] | UnsetType = UNSET
 
 
 class Note(NoteInfo, kw_only=True, frozen=True):
@@ -148,7 +159,7 @@ def not_read_yet(agent: AgentRow) -> KbprocError:
     )
 
 
-def head(row: DocumentRow) -> NoteHead:
+def head(row: DocumentRow, source_changed: list[SourceChange] | None = None) -> NoteHead:
     return NoteHead(
         id=row.id,
         slug=str(row.source_id),
@@ -158,16 +169,23 @@ def head(row: DocumentRow) -> NoteHead:
         size_bytes=row.size_bytes,
         revision=row.revision,
         origin=row.origin,
+        source_changed=source_changed or UNSET,
     )
 
 
-def info(row: DocumentRow, agent: str) -> NoteInfo:
-    return NoteInfo(**msgspec.structs.asdict(head(row)), agent=agent, sha256=row.sha256)
+def info(
+    row: DocumentRow, agent: str, source_changed: list[SourceChange] | None = None
+) -> NoteInfo:
+    fields = msgspec.structs.asdict(head(row, source_changed))
+    places = places_of(anchors_of(row.anchors)) or UNSET
+    return NoteInfo(**fields, agent=agent, sha256=row.sha256, places=places)
 
 
-def note_of(row: DocumentRow, agent: str, data: bytes) -> Note:
+def note_of(
+    row: DocumentRow, agent: str, data: bytes, source_changed: list[SourceChange] | None = None
+) -> Note:
     """Returns the note with its text; `data` are its bytes."""
-    fields = msgspec.structs.asdict(info(row, agent))
+    fields = msgspec.structs.asdict(info(row, agent, source_changed))
     return Note(**fields, text=data.decode(), updated_by=row.updated_by)
 
 
@@ -326,11 +344,26 @@ class NotePut(_NoteDecision):
         data: bytes,
         content: Content,
         expected_revision: int | None,
+        folder: Path | None = None,
+        root: Path | None = None,
     ) -> None:
+        """`folder`: where relative paths of its sources begin, besides the notes folder. All lie
+        below `root`, if any.
+        """
         super().__init__(book, slug)
         self._data = data
         self._content = content
         self._expected = expected_revision
+        self._folders = [] if folder is None else [folder]
+        self._root = root
+        self._sources = NamedSources()
+
+    def prepare(self, *, dry_run: bool) -> None:
+        super().prepare(dry_run=dry_run)
+        row = self.book.note(self.slug) if self._content.derived_from else None
+        self._sources = self.book.sources_of(
+            self._content, row, folders=self._folders, root=self._root
+        )
 
     def __call__(self, here: DecisionState) -> Decision:
 
@@ -349,26 +382,37 @@ class NotePut(_NoteDecision):
         if row is None:
             self._check_quota(here)
         event = note_written(
-            here, self._content, agent=self.agent, slug=self.slug, row=row, ids=Ids(here)
+            here,
+            self._content,
+            agent=self.agent,
+            slug=self.slug,
+            row=row,
+            ids=Ids(here),
+            sources=self._sources,
         )
+        unknown = unknown_in(self._sources, event)
         verb = "create" if row is None else "replace"
         return Decision(
             events=[event],
-            data=self._note_after(event, here.ts),
+            data=self._note_after(event, here.ts, unknown),
             targets=[] if row is None else [self._target(row)],
             changes=self._changes(f"{verb} the note {self.slug} of {self.agent}: “{event.title}”"),
-            effect=lambda: self._write(here, logged_sha256),
+            effect=lambda: self._write(here, logged_sha256, unknown),
         )
 
-    def _write(self, here: DecisionState, logged_sha256: str | None) -> None:
+    def _write(
+        self, here: DecisionState, logged_sha256: str | None, unknown: list[str] | None = None
+    ) -> None:
         self.book.require_folder(here.queries)
+        if unknown is not None:
+            self.book.unknown_sources[self.slug] = unknown
 
         def write(expected: str | None) -> None:
             edit.write(self.book.folder, self.slug, self._data, expected)
 
         self._on_file(write, logged_sha256)
 
-    def _note_after(self, event: DocWritten, now: str) -> NoteInfo:
+    def _note_after(self, event: DocWritten, now: str, unknown: list[str]) -> NoteInfo:
         return NoteInfo(
             id=event.id,
             slug=self.slug,
@@ -380,6 +424,8 @@ class NotePut(_NoteDecision):
             agent=self.agent,
             sha256=event.source_sha256,
             origin=event.origin or "agent",
+            places=places_of(event.anchors) or UNSET,
+            unknown_sources=unknown or UNSET,
         )
 
     def _check_revision(self, row: DocumentRow | None) -> None:

@@ -10,7 +10,7 @@ changed in between is left to the next sync.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -24,7 +24,7 @@ from kbproc.engine.events.event import Event
 from kbproc.engine.events.origin import Origin
 from kbproc.engine.projections.catalog.queries import Queries
 from kbproc.engine.projections.catalog.reader import NOTES
-from kbproc.engine.projections.catalog.rows import AgentRow, DocumentRow
+from kbproc.engine.projections.catalog.rows import AgentRow, DocumentRow, anchors_of
 from kbproc.engine.store.decision import DecisionState
 from kbproc.engine.store.lane import Lane
 from kbproc.engine.store.state import SeenStore
@@ -44,8 +44,10 @@ from kbproc.knowledge.agents.notes.files import (
     words_of,
 )
 from kbproc.knowledge.agents.notes.rules import FolderRules
+from kbproc.knowledge.documents.anchors import NamedSources, mentioned, with_documents
 from kbproc.knowledge.documents.content import Intake, read_content
 from kbproc.knowledge.documents.revision import Content, Ids, document_written
+from kbproc.knowledge.documents.trust import origin_from
 
 ACTOR, METHOD = "file", "note.sync"  # a person's edits of files are recorded under these names
 
@@ -68,7 +70,8 @@ class Notebook:
 
     `synced`: at least once in this process. `warnings`: those of the last sync. `held_back`:
     notes without a file whose removal a person must approve. `recorded_leftovers`: texts that the
-    log has while their hidden files still exist, by name and digest.
+    log has while their hidden files still exist, by name and digest. `unknown_sources`: of each
+    note that this process recorded, the names in its `derived_from` that stand for nothing.
     """
 
     def __init__(
@@ -95,6 +98,7 @@ class Notebook:
         self.intake = intake
         self.held_back = HeldBack(store.folder / "notes" / f".{agent}.held")
         self.recorded_leftovers: set[tuple[str, str]] = set()
+        self.unknown_sources: dict[str, list[str]] = {}
         self._notebook_of = current
         self._present_rules = rules
         self._is_own = own
@@ -211,23 +215,55 @@ class Notebook:
         """
         if not revisions:
             return []
-        return self.store.commit(lambda lane: self._append(lane, revisions))
+        sources = {
+            revision.slug: self.sources_of(revision.content, revision.row) for revision in revisions
+        }
+        return self.store.commit(lambda lane: self._append(lane, revisions, sources))
 
-    def _append(self, lane: Lane, revisions: list[NewRevision]) -> list[NewRevision]:
+    def sources_of(
+        self,
+        content: Content,
+        row: DocumentRow | None,
+        *,
+        folders: Sequence[Path] = (),
+        root: Path | None = None,
+    ) -> NamedSources:
+        """Returns what a note says that it was made from; not to be called in the lane.
+
+        `folders`: where relative paths may begin, besides the notes folder. `row`: the note before.
+        """
+        if not content.derived_from:
+            return NamedSources()
+        before = [] if row is None else anchors_of(row.anchors)
+        return mentioned(content.derived_from, [*folders, self.folder], root, before=before)
+
+    def source_warnings(self) -> list[str]:
+        """Returns a warning for each note that names sources which are not there."""
+        return [
+            f"{slug} says that it was derived from {', '.join(names)}: there is no such source."
+            for slug, names in self.unknown_sources.items()
+            if names and slug in self._files
+        ]
+
+    def _append(
+        self, lane: Lane, revisions: list[NewRevision], sources: Mapping[str, NamedSources]
+    ) -> list[NewRevision]:
         here = DecisionState(lane.queries, lane.now, lane.head, lane.group.roster)
         valid = [revision for revision in revisions if self._still_holds(here, revision)]
         ids = Ids(here)
-        events: list[Event] = [
-            note_written(
+        events: list[Event] = []
+        for revision in valid:
+            event = note_written(
                 here,
                 revision.content,
                 agent=self.agent,
                 slug=revision.slug,
                 row=revision.row,
                 ids=ids,
+                sources=sources[revision.slug],
             )
-            for revision in valid
-        ]
+            self.unknown_sources[revision.slug] = unknown_in(sources[revision.slug], event)
+            events.append(event)
         if events:
             lane.append(events, here.new_sources, actor=ACTOR, method=METHOD)
         return valid
@@ -290,6 +326,12 @@ class Notebook:
             ) from None
         is_known = row is not None and row.sha256 == digest(data)
         return None if is_known or self.is_earlier_text(slug, digest(data)) else data
+
+
+def unknown_in(sources: NamedSources, event: DocWritten) -> list[str]:
+    """Returns the names of a note's sources that stand for nothing, ids of no document included."""
+    documents = {anchor.document for anchor in event.anchors}
+    return [*sources.unknown, *(str(id) for id in sources.ids if id not in documents)]
 
 
 def is_unchanged(current: DocumentRow | None, row: DocumentRow) -> bool:
@@ -360,9 +402,18 @@ def note_written(
     row: DocumentRow | None,
     ids: Ids,
     origin: Origin | None = None,
+    sources: NamedSources | None = None,
 ) -> DocWritten:
-    """Returns the event for a new note, or for the next revision of `row`."""
-    return document_written(
+    """Returns the event for a new note, or for the next revision of `row`.
+
+    Its sources are as they are now; those of a note with the same text under another name stay.
+    """
+    named_ids, anchors = with_documents(here.queries, sources or NamedSources())
+    if row is not None and row.sha256 == content.sha256:
+        anchors = anchors_of(row.anchors)
+    documents = here.queries.documents_by_id(named_ids) if named_ids else {}
+    live = [id for id, document in documents.items() if document.deleted_at is None]
+    event = document_written(
         here,
         content,
         kb=NOTES + agent,
@@ -371,5 +422,6 @@ def note_written(
         tags=content.tags,
         metadata=content.metadata,
         source_id=slug,
-        origin=origin,
+        origin=origin_from(here.queries, live, origin),
     )
+    return replace(event, anchors=anchors)

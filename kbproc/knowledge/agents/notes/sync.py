@@ -142,6 +142,7 @@ class Sync:
             self.book.held_back.keep(row.id for row in held_back)
         if held_back:
             result.warnings.append(held_back_warning(agent, diff))
+        result.warnings += self.book.source_warnings()
         result.skipped = [
             SkippedFile(agent=agent, file=file.name, reason=file.reason) for file in diff.skipped
         ]

@@ -276,10 +276,15 @@ def _chunk_hashes(catalog: Catalog) -> dict[int, int]:
 
 
 def _differs(one: DocumentRow, other: DocumentRow) -> bool:
+    """Returns whether the document has to be written again; the anchors of entries are among their
+    facts.
+    """
+    if one.type == other.type == "knowledge":
+        one, other = (msgspec.structs.replace(row, anchors=None) for row in (one, other))
     return msgspec.structs.replace(one, touched=0) != msgspec.structs.replace(other, touched=0)
 
 
-_of_row = common_members(DocWritten, DocumentRow, but=("metadata", "source_facts"))
+_of_row = common_members(DocWritten, DocumentRow, but=("metadata", "source_facts", "anchors"))
 
 
 def _written(
@@ -298,6 +303,7 @@ def _written(
         metadata=msgspec.json.decode(row.metadata),
         source_facts=row.facts,
         entry=facts,
+        anchors=anchors_of(row.anchors) if facts is None else [],
     )
 
 

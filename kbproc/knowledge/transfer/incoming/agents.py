@@ -19,7 +19,7 @@ from kbproc.base.structs import batches, common_members
 from kbproc.base.wording import plural
 from kbproc.engine.events.agent import AgentWritten
 from kbproc.engine.events.event import Event
-from kbproc.engine.events.origin import AGENT, IMPORT
+from kbproc.engine.events.origin import AGENT, IMPORT, PERSON
 from kbproc.engine.events.session import (
     AnswerEnded,
     AnswerReferred,
@@ -40,7 +40,14 @@ from kbproc.knowledge.agents.notes.notebook import content_of, note_written
 from kbproc.knowledge.documents.content import Intake
 from kbproc.knowledge.documents.revision import Ids
 from kbproc.knowledge.transfer import portable
-from kbproc.knowledge.transfer.incoming.matching import Contents, Emit, Import, Imported, NewIds
+from kbproc.knowledge.transfer.incoming.matching import (
+    Contents,
+    Emit,
+    Import,
+    Imported,
+    NewIds,
+    Omissions,
+)
 
 FIELD = "$.params.path"
 
@@ -167,6 +174,7 @@ def write_notes(
     intake: Intake,
     work: Import,
     file: BinaryIO,
+    ids: NewIds,
     result: Imported,
     write: LongWrite,
     emit: Emit,
@@ -179,7 +187,7 @@ def write_notes(
         if isinstance(line, portable.NoteLine):
             check()
             if row := rows.get(line.agent):
-                _write_note(store, intake, work, row, line, result, write, emit)
+                _write_note(store, intake, work, row, line, ids, result, write, emit)
 
 
 def _write_note(
@@ -188,6 +196,7 @@ def _write_note(
     work: Import,
     row: AgentRow,
     line: portable.NoteLine,
+    ids: NewIds,
     result: Imported,
     write: LongWrite,
     emit: Emit,
@@ -199,18 +208,23 @@ def _write_note(
     def decide(here: DecisionState) -> Decision:
         existing = here.queries.note(row.slug, line.slug)
         if existing is not None:
-            return Decision(events=[], data=None)
+            return Decision(events=[], data=Omissions())
         # Recorded here, because a sync would take the file for a text of the agent itself.
         event = note_written(
             here, content, agent=row.slug, slug=line.slug, row=None, ids=Ids(here), origin=origin
         )
+        omissions = Omissions()
+        vouched = work.keep_origins and here.origin == PERSON
+        anchors = omissions.anchors_here(line.anchors, ids, vouched=vouched)
+        event = msgspec.structs.replace(event, anchors=anchors)
         effect = lambda: edit.write(folder, line.slug, data, None)  # noqa: E731
-        return Decision(events=[event], data=None, effect=effect)
+        return Decision(events=[event], data=omissions, effect=effect)
 
     try:
         agent.make_folder(store, folder)
         content = content_of(intake, line.slug, data)
-        write.item(decide)
+        omissions: Omissions = write.item(decide)
+        omissions.count(result)
         edit.write(folder, line.slug, data, None)
     except KbprocError as error:
         result.notes_kept += 1

@@ -7,7 +7,7 @@ that is imported twice is stored once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from hashlib import blake2b
 from typing import Any, Literal
@@ -18,7 +18,8 @@ from msgspec import Struct
 from kbproc.base.structs import batches
 from kbproc.base.values import canonical
 from kbproc.engine.events.document import ChunkText, parsed_facts_of, whole_text
-from kbproc.engine.events.entry import LINK_TAGS
+from kbproc.engine.events.entry import LINK_TAGS, Anchor, EntryReplaces
+from kbproc.engine.events.event import Event
 from kbproc.engine.projections.catalog.queries import Queries
 from kbproc.engine.projections.catalog.rows import DocumentRow
 from kbproc.engine.sources.parse.formats import is_text
@@ -41,7 +42,9 @@ class Imported(Struct, kw_only=True):
     `links`: entries that are superseded from now on, as in the file. `agents_kept` and
     `notes_kept` existed with other content, and stayed so. `vectors`: vectors of the file that
     this store's model need not make again. `folders_left`: agents that got the store's own
-    folder, because the folder in the file was not approved.
+    folder, because the folder in the file was not approved. `in_review`: entries that wait for an
+    approval here as they did there. `sources_left`: sources of entries and notes that are not in
+    the file; `places_left`: files and commits among them that no person has vouched for.
     """
 
     added: int = 0
@@ -61,6 +64,9 @@ class Imported(Struct, kw_only=True):
     sessions_added: int = 0
     sessions_unchanged: int = 0
     watches_added: int = 0
+    in_review: int = 0
+    sources_left: int = 0
+    places_left: int = 0
 
 
 class Import(Struct, frozen=True, kw_only=True):
@@ -79,7 +85,8 @@ class Import(Struct, frozen=True, kw_only=True):
 class Contents(Struct, kw_only=True):
     """The contents of a file whose lines are all valid.
 
-    `links`: entry → its successor, by their ids in the file. `notes`: agent → number of notes.
+    `links`: entry → its successor, by their ids in the file. `replaces`: entry in review → the
+    entries that it supersedes once it is approved. `notes`: agent → number of notes.
     `vectors`: the model that made the file's vectors. `named`: documents that others name: by a
     link, as what an entry was derived from, or as what an answer refers to.
     """
@@ -88,6 +95,7 @@ class Contents(Struct, kw_only=True):
     agents: list[portable.AgentLine] = []
     watches: list[portable.WatchLine] = []
     links: dict[int, int] = {}
+    replaces: dict[int, list[int]] = {}
     notes: dict[str, int] = {}
     documents: int = 0
     sessions: int = 0
@@ -109,6 +117,7 @@ _BATCH_ROWS = 1000
 
 Action = Literal["added", "updated", "unchanged", "conflict"]
 Key = tuple[str, str, str | int]
+_ENTRY = "entry"  # because an entry in review has no chunks that a key could count
 
 
 class Match(Struct, frozen=True):
@@ -126,11 +135,13 @@ class Brought(Struct, frozen=True, kw_only=True):
     action: Action
 
 
-def key_of(kb: str, origin: Any, title: str, chunks: int) -> Key:
+def key_of(kb: str, origin: Any, title: str, chunks: int, *, is_entry: bool) -> Key:
     """Returns the key under which corresponding documents are looked up.
 
     An origin selects one document; title and number of chunks select those that may be equal.
     """
+    if is_entry:
+        return kb, title, _ENTRY
     for name in ("path", "url", "source_id"):
         value = getattr(origin, name)
         if value is not None:
@@ -145,12 +156,15 @@ def fingerprint(
     return blake2b(canonical([title, tags, metadata, texts, facts]), digest_size=16).digest()
 
 
-def facts_of(entry: Any, created_by: str) -> list[Any] | None:
-    """Returns the facts that distinguish entries of equal text; `entry` is a line's or a row's."""
+def facts_of(entry: Any, created_by: str, sha256: str) -> list[Any] | None:
+    """Returns what distinguishes entries of equal title; `entry` is a line's or a row's.
+
+    `sha256`: of the entry's body, which stands for its chunks.
+    """
     if entry is None:
         return None
     names = ("confidence", "source", "expires_at", "task_id", "task_kind")
-    return [*(getattr(entry, name) for name in names), created_by]
+    return [*(getattr(entry, name) for name in names), created_by, sha256]
 
 
 class IncomingDocument:
@@ -161,13 +175,20 @@ class IncomingDocument:
         self.kb = kb
         self.offset = offset  # the file's bytes up to its end
         self.has_origin = document.source != portable.Origin()
-        self.key = key_of(kb, document.source, document.title, len(document.chunks))
+        entry = document.entry
+        self.key = key_of(
+            kb,
+            document.source,
+            document.title,
+            len(document.chunks),
+            is_entry=entry is not None,
+        )
         self.print = fingerprint(
             document.title,
             document.tags,
             document.metadata,
-            document.chunks,
-            facts_of(document.entry, document.created_by),
+            document.chunks if entry is None else [],
+            facts_of(entry, document.created_by, document.sha256),
         )
         self._content: Content | None = None
 
@@ -230,7 +251,8 @@ class Matches:
         self._prints.pop(id, None)
 
     def _remember(self, row: DocumentRow) -> None:
-        key = key_of(row.kb, row, row.title, row.chunk_count)
+        is_entry = row.type == "knowledge"
+        key = key_of(row.kb, row, row.title, row.chunk_count, is_entry=is_entry)
         self._keys[row.id] = key
         self._ids.setdefault(key, []).append(row.id)
         self._sources[row.id] = row.sha256
@@ -247,10 +269,9 @@ class Matches:
             entries = queries.entries_by_id([i for i in rows if rows[i].type == "knowledge"])
             for id, row in rows.items():
                 metadata = msgspec.json.decode(row.metadata)
-                facts = facts_of(entries.get(id), row.created_by)
-                self._prints[id] = fingerprint(
-                    row.title, row.tags, metadata, chunks.get(id, []), facts
-                )
+                facts = facts_of(entries.get(id), row.created_by, row.sha256)
+                texts = chunks.get(id, []) if facts is None else []
+                self._prints[id] = fingerprint(row.title, row.tags, metadata, texts, facts)
 
     def _print(self, queries: Queries, id: int) -> bytes:
         if id not in self._prints:
@@ -280,6 +301,10 @@ class Matches:
         document = item.document
         return document.source_base64 is None or self._sources[id] == document.sha256
 
+    def source_of(self, id: int | None) -> str:
+        """Returns the digest of the source of a document that was here before; "" for another."""
+        return self._sources.get(id or 0, "")
+
     def take(self, item: IncomingDocument, id: int | None) -> None:
         """Reserves this document, so that no other item matches it."""
         if item.has_origin:
@@ -294,10 +319,13 @@ class NewIds:
     def __init__(self, named: Collection[int]) -> None:
         self._named = named
         self._matches: dict[int, Match] = {}
+        self._sources: dict[int, tuple[str, str]] = {}
 
-    def note(self, old: int, outcome: Match) -> None:
+    def note(self, old: int, outcome: Match, *, stated: str, here: str) -> None:
+        """Notes a document. `stated`, `here`: the digests of its source in the file, and here."""
         if old in self._named and outcome.id is not None:
             self._matches[old] = outcome
+            self._sources[old] = stated, stated if outcome.action == "conflict" else here
 
     def here(self, old: int | None) -> int | None:
         """Returns the id here; None for a document that comes later, or not at all."""
@@ -307,6 +335,53 @@ class NewIds:
     def were_here(self) -> set[int | None]:
         """Returns the ids here of documents that this import has not written."""
         return {match.id for match in self._matches.values() if match.action == "unchanged"}
+
+    def anchor_here(self, anchor: Anchor, *, has_place: bool) -> Anchor | None:
+        """Returns the source of an entry or a note as it is named here; None if it is not here.
+
+        `has_place`: its file or repository counts. Without its source a document here has another
+        digest, and can't be asked for lines. Its revisions have other numbers here.
+        """
+        stated, source = self._sources.get(anchor.document or 0, ("", ""))
+        is_readable = anchor.start_line is None or stated == source
+        document = self.here(anchor.document) if is_readable else None
+        path = anchor.path if has_place else None
+        if document is None and path is None:
+            return None
+        sha256 = source if stated and anchor.sha256 == stated else anchor.sha256
+        return msgspec.structs.replace(
+            anchor, document=document, revision=None, path=path, sha256=sha256
+        )
+
+
+class Omissions(Struct):
+    """Counts of sources that an import leaves out; see Imported."""
+
+    sources: int = 0
+    places: int = 0
+
+    def anchors_here(
+        self, anchors: Sequence[Anchor], ids: NewIds, *, vouched: bool
+    ) -> list[Anchor]:
+        """Returns the sources of an entry or a note as they are named here.
+
+        A file or a repository that a file of somebody else's names is looked at only if a person
+        has `vouched` for that.
+        """
+        own = []
+        for anchor in anchors:
+            here = ids.anchor_here(anchor, has_place=vouched)
+            if here is not None:
+                own.append(here)
+            if anchor.path is not None and not vouched:
+                self.places += 1
+            elif here is None:
+                self.sources += 1
+        return own
+
+    def count(self, result: Imported) -> None:
+        result.sources_left += self.sources
+        result.places_left += self.places
 
 
 # ----------------------------------------------------------------------- links
@@ -346,3 +421,38 @@ def _linked(links: dict[int, int], were_here: set[int | None], here: DecisionSta
 
 def _was_linked(here: DecisionState, id: int) -> bool:
     return any(row.type in LINK_TAGS for row in here.queries.events_of_document(id))
+
+
+def write_replaced(
+    replaces: dict[int, list[int]], ids: NewIds, write: LongWrite, check: Callable[..., None]
+) -> None:
+    """Notes in batches which entries those in review supersede once they are approved."""
+    here = {
+        id: [new for old in others if (new := ids.here(old)) is not None]
+        for entry, others in replaces.items()
+        if (id := ids.here(entry)) is not None
+    }
+    were_here = ids.were_here()
+    for batch in batches(here.items(), lambda pair: 1, most=_BATCH_LINKS):
+        check()
+        write.item(partial(_replaced, dict(batch), were_here))
+
+
+def _replaced(
+    replaces: dict[int, list[int]], were_here: set[int | None], here: DecisionState
+) -> Decision:
+    rows = here.queries.entries_by_id(list(replaces))
+    events: list[Event] = [
+        EntryReplaces(id=id, replaces=replaces[id])
+        for id, row in rows.items()
+        if row.in_review
+        and row.deleted_at is None
+        and row.replaces != replaces[id]
+        and not (id in were_here and _was_replacing(here, id))
+    ]
+    return Decision(events=events, data=len(events))
+
+
+def _was_replacing(here: DecisionState, id: int) -> bool:
+    tag = EntryReplaces.tag()
+    return any(row.type == tag for row in here.queries.events_of_document(id))

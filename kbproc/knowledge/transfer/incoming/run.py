@@ -13,11 +13,12 @@ from kbproc.base.threads import map_ahead
 from kbproc.base.wording import plural
 from kbproc.engine.events.agent import AgentWritten
 from kbproc.engine.events.document import DocWritten, SourceFacts
-from kbproc.engine.events.entry import EntryFacts, EntryReviewed
+from kbproc.engine.events.entry import Anchor, EntryFacts, EntryReviewed
 from kbproc.engine.events.event import Event
 from kbproc.engine.events.kb import KbCreated
 from kbproc.engine.events.origin import IMPORT, PERSON
 from kbproc.engine.events.watch import FolderWatched
+from kbproc.engine.projections.catalog.reader import Sight
 from kbproc.engine.store.decision import Decision, DecisionState
 from kbproc.engine.store.pipeline import LongWrite
 from kbproc.engine.store.state import SeenStore, StoreModel
@@ -43,8 +44,10 @@ from kbproc.knowledge.transfer.incoming.matching import (
     Match,
     Matches,
     NewIds,
+    Omissions,
     Report,
     write_links,
+    write_replaced,
 )
 
 _BATCH = 1500  # A hundred documents of five chunks weigh as much.
@@ -71,12 +74,17 @@ def survey(file: BinaryIO, report: Report, check: Callable[[], None]) -> Content
             case portable.DocumentLine():
                 contents.documents += 1
                 if (entry := line.entry) is not None:
-                    contents.named.update(entry.derived_from)
+                    contents.named.update(entry.derived_from, entry.replaces)
+                    contents.named.update(one.document or 0 for one in entry.anchors)
+                    if entry.replaces:
+                        contents.replaces[line.id] = entry.replaces
+                        contents.named.add(line.id)
                     if entry.superseded_by is not None:
                         contents.links[line.id] = entry.superseded_by
                         contents.named |= {line.id, entry.superseded_by}
             case portable.NoteLine():
                 contents.notes[line.agent] = contents.notes.get(line.agent, 0) + 1
+                contents.named.update(one.document or 0 for one in line.anchors)
             case portable.SessionLine():
                 contents.sessions += 1
                 for message in line.messages:
@@ -94,12 +102,16 @@ def run(
     work: Import,
     write: LongWrite,
     *,
+    sight: Sight,
     intake: Intake,
     report: Report,
     emit: Emit,
     check: Callable[..., None],
 ) -> Imported:
-    """Imports the file; each batch is durable before the next. Raises operation.cancelled."""
+    """Imports the file; each batch is durable before the next. Raises operation.cancelled.
+
+    `sight`: what the caller may see, entries in review among them.
+    """
     contents = contents.into(work.kb)
     kbs, agents, watches = write.item(lambda here: _prerequisites(here, contents, work))
     result = Imported(
@@ -113,18 +125,20 @@ def run(
     matches, resumed, done = Matches(replace=work.replace), write.written(), 0
     for batch in _batches(file, work):
         check(**counts(result))
-        documents = _prepare(store, matches, batch)
+        documents = _prepare(store, sight, matches, batch)
         if contents.vectors is not None:
             result.vectors += _hand_over_vectors(store.model, contents.vectors, documents)
-        outcomes = write.item(partial(_batch, store, work, matches, ids, batch))
+        outcomes, omissions = write.item(partial(_batch, store, work, matches, ids, batch))
+        omissions.count(result)
         for item, outcome in zip(batch, outcomes, strict=True):
             _count(result, item.document, _resumed(outcome, resumed), emit)
         done += len(batch)
         is_last = done == contents.documents
         report(contents.size if is_last else batch[-1].offset, batch[-1].document.title)
     result.links = write_links(contents.links, ids, write, check)
+    write_replaced(contents.replaces, ids, write, check)
     if contents.notes:
-        write_notes(store, intake, work, file, result, write, emit, check)
+        write_notes(store, intake, work, file, ids, result, write, emit, check)
     if contents.sessions:
         write_sessions(file, ids, result, write, check)
     return result
@@ -145,13 +159,13 @@ def _weight(item: IncomingDocument) -> int:
 
 
 def _prepare(
-    store: SeenStore, matches: Matches, batch: list[IncomingDocument]
+    store: SeenStore, sight: Sight, matches: Matches, batch: list[IncomingDocument]
 ) -> list[portable.DocumentLine]:
     """Does the slow work outside the lane: stores the sources, several at once.
 
     Returns the documents that will be written, unless another writer is faster.
     """
-    with store.reading() as snapshot:
+    with store.reading_as(sight) as snapshot:
         matches.follow(snapshot.queries)
         matches.look_up(snapshot.queries, batch)
         outcomes = [matches.judge(snapshot.queries, item) for item in batch]
@@ -233,22 +247,26 @@ def _batch(
     for kb in {item.kb for item in batch}:
         require_kb(here, kb)
     matches.follow(here.queries)
+    is_vouched = work.keep_origins and here.origin == PERSON
     next_ids = Ids(here)
     events: list[Event] = []
     outcomes: list[Match] = []
+    omissions = Omissions()
     for item in batch:
         outcome = matches.judge(here.queries, item)
+        source = matches.source_of(outcome.id)
         if outcome.action in {"added", "updated"}:
             event = _written(store, work, here, item, outcome.id, next_ids)
-            outcome = Match(outcome.action, event.id)
+            outcome, source = Match(outcome.action, event.id), event.source_sha256
             if (entry := item.document.entry) is None:
                 events.append(event)
             else:
-                events += _entry_events(work, here, event, item.document, entry, ids)
+                anchors = omissions.anchors_here(entry.anchors, ids, vouched=is_vouched)
+                events += _entry_events(work, here, event, item.document, entry, ids, anchors)
         matches.take(item, outcome.id)
-        ids.note(item.document.id, outcome)
+        ids.note(item.document.id, outcome, stated=item.document.sha256, here=source)
         outcomes.append(outcome)
-    return Decision(events=events, data=outcomes)
+    return Decision(events=events, data=(outcomes, omissions))
 
 
 def _written(
@@ -284,13 +302,14 @@ def _entry_events(
     document: portable.DocumentLine,
     entry: portable.ExportedEntry,
     ids: NewIds,
+    anchors: list[Anchor],
 ) -> Iterator[Event]:
     """Yields the entry, and its review if a person takes over those of the file.
 
-    Sources that are not here are left out.
+    Sources that are not here are left out. `anchors`: those that are.
     """
     sources = [id for old in entry.derived_from if (id := ids.here(old)) is not None]
-    facts = EntryFacts(**_entry_facts_of(entry), derived_from=sources)
+    facts = EntryFacts(**_entry_facts_of(entry), derived_from=sources, anchors=anchors)
     yield msgspec.structs.replace(event, entry=facts, created_by=document.created_by)
     if entry.verified_at is not None and work.keep_origins and here.origin == PERSON:
         yield EntryReviewed(
@@ -305,8 +324,9 @@ _of_kb = common_members(KbCreated, portable.KbLine)
 _watched_members = common_members(FolderWatched, portable.WatchLine, but=("origin",))
 _origin_of = common_members(portable.Origin, portable.Origin)
 _source_facts_of = common_members(SourceFacts, portable.ExportedSourceFacts)
-_entry_facts_of = common_members(EntryFacts, portable.ExportedEntry, but=("derived_from",))
-_reviewed = common_members(EntryReviewed, EntryFacts)
+_named_by_id = ("derived_from", "anchors", "replaces")
+_entry_facts_of = common_members(EntryFacts, portable.ExportedEntry, but=_named_by_id)
+_reviewed = common_members(EntryReviewed, EntryFacts, but=("anchors",))
 
 
 # --------------------------------------------------------------------- what is reported
@@ -329,6 +349,8 @@ def _count(result: Imported, document: portable.DocumentLine, outcome: Match, em
     setattr(result, name, getattr(result, name) + 1)
     if outcome.action != "conflict" and outcome.id is not None and len(result.ids) < MOST_IDS:
         result.ids[str(document.id)] = outcome.id
+    if outcome.action in {"added", "updated"} and document.entry is not None:
+        result.in_review += document.entry.in_review
     item = Brought(old=document.id, new=outcome.id, action=outcome.action)
     emit("item", {"item": msgspec.to_builtins(item)})
 

@@ -30,14 +30,27 @@ async function inReview(box, go) {
       h("p", { class: "quiet" }, `${entry.created_by}, ${trust(entry)}, `, when(entry.created_at)), h("p", {}, entry.text), writable() && judge(entry, () => go("entries"))))));
 }
 
-// The buttons by which a person approves or rejects an entry in review.
+// The buttons by which a person approves, edits or rejects an entry in review.
 function judge(entry, then) {
   const does = async (method, done) => {
     await ask(method, { ids: [entry.id], client_token: token() });
     notice(done);
     then();
   };
-  return h("p", { class: "row" }, act("Approve", () => does("review.approve", "Approved.")), act("Reject", () => does("review.reject", "Rejected."), { class: "danger" }));
+  return h("p", { class: "row" }, act("Approve", () => does("review.approve", "Approved.")), act("Edit…", () => edit(entry.id, then)), act("Reject", () => does("review.reject", "Rejected."), { class: "danger" }));
+}
+
+// Changes an entry in review, which stays there.
+async function edit(id, then) {
+  const { data: entry } = await ask("knowledge.get", { id }); // a list has the beginning of its text alone
+  const [title, body] = [h("input", { value: entry.title, required: true, autofocus: true }), h("textarea", { rows: 10, value: entry.body })];
+  const edited = await dialog("Edit this entry", (close) => [field("Title", title), field("What is known", body),
+    h("div", { class: "row end" }, button("Cancel", () => close(null)), act("Save", async () => {
+      close(await ask("review.edit", { id, title: title.value, body: body.value, client_token: token() }));
+    }, { type: "submit" }))]);
+  if (!edited) return;
+  notice("Saved; it still waits.");
+  then();
 }
 
 const COLUMNS = [["Entry", "title"], ["Confidence", "number"], ["Trust", "words"], ["By", "words"], ["Made"], ["Valid until"], ["State"]];
@@ -59,12 +72,12 @@ function stateOf(entry) {
   return h("span", { class: "tag" }, "holds");
 }
 
-// What the entry was derived from and is no longer as it was then.
-function sourceChanges(entry) {
-  return entry.source_changed && h("section", { class: "chain", "aria-label": "Changed since" }, h("h2", {}, "Source changed since"),
-    entry.source_changed.map((one) => h("p", {}, one.document_id ? link(one.cite, `doc/${one.document_id}`) : one.cite,
+// What an entry or a note was derived from and is no longer as it was then.
+export function sourceChanges(item, advice) {
+  return item.source_changed && h("section", { class: "chain", "aria-label": "Changed since" }, h("h2", {}, "Source changed since"),
+    item.source_changed.map((one) => h("p", {}, one.document_id ? link(one.cite, `doc/${one.document_id}`) : one.cite,
       one.change === "changed" ? "" : ` is ${one.change}`, one.path ? `: ${one.path}` : "")),
-    h("p", {}, "Where the entry still holds, verify it: its sources count as they are now."));
+    h("p", {}, advice));
 }
 
 export async function entryView(main, { path, go }) {
@@ -76,7 +89,7 @@ export async function entryView(main, { path, go }) {
       ["Made", when(entry.created_at)], ["Valid until", entry.expires_at ? when(entry.expires_at) : "no end"],
       ["Review after", entry.review_after ? when(entry.review_after) : "–"], ["Derived from", derivedFrom(entry)], ["Task", entry.task_ref ? `${entry.task_ref.task_id} (${entry.task_ref.kind})` : "–"]]
       .map(([name, value]) => h("dl", {}, h("dt", {}, name), h("dd", {}, value)))),
-    sourceChanges(entry), chain(entry),
+    sourceChanges(entry, "Where the entry still holds, verify it: its sources count as they are now."), chain(entry),
     writable() && entry.in_review && judge(entry, () => go("entries")),
     writable() && !entry.in_review && h("p", { class: "row" },
       (await can("knowledge.verify")) && act("Verify…", async () => {

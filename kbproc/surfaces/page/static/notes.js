@@ -2,6 +2,7 @@
 
 import { act, empty, field, fill, h, link, LostError, notice, rows, select, size, when } from "./dom.js";
 import { diffView } from "./diff.js";
+import { sourceChanges } from "./entries.js";
 import { pages } from "./documents.js";
 import { markdown } from "./markdown.js";
 import { withPlan } from "./plan.js";
@@ -18,7 +19,7 @@ export async function notesView(main, { path, go }) {
   fill(main, h("h1", {}, "Notes"), field("Of agent", select(agents.map((row) => [row.slug, row.slug]), agent, (slug) => go(`notes/${slug}`))),
     h("p", { class: "quiet" }, agents.find((row) => row.slug === agent).description), list);
   await pages(list, "note.list", { agent, limit: 100 }, (notes) => rows("Notes", [["Note", "title"], ["Revision", "number"], ["Size", "number"], ["Updated"]], notes.map((note) => [
-    [link(note.title, `note/${agent}/${note.slug}`), " ", note.tags.map((tag) => h("span", { class: "tag" }, tag))], note.revision, size(note.size_bytes), when(note.updated_at)])));
+    [link(note.title, `note/${agent}/${note.slug}`), " ", note.tags.map((tag) => h("span", { class: "tag" }, tag)), note.source_changed && h("span", { class: "tag bad" }, "source changed")], note.revision, size(note.size_bytes), when(note.updated_at)])));
 }
 
 export async function noteView(main, { path, query, go }) {
@@ -30,7 +31,8 @@ export async function noteView(main, { path, query, go }) {
   if (about.read_only || time.at !== null) delete tabs.edit;
   const tab = Object.hasOwn(tabs, query.tab) ? query.tab : "read";
   fill(main, h("h1", {}, note.title), h("p", { class: "quiet" }, `${agent} · ${slug}.md · revision ${note.revision} · by ${note.updated_by} · `, when(note.updated_at)),
-    h("nav", { class: "tabs", "aria-label": "Note" }, Object.entries(tabs).map(([name, text]) => link(text, `note/${agent}/${slug}`, { tab: name }, { "aria-current": name === tab ? "page" : null }))), body);
+    h("nav", { class: "tabs", "aria-label": "Note" }, Object.entries(tabs).map(([name, text]) => link(text, `note/${agent}/${slug}`, { tab: name }, { "aria-current": name === tab ? "page" : null }))),
+    sourceChanges(note, "Its sources count as they are now once it is edited."), body);
   if (tab === "read") fill(body, markdown(note.text.replace(/^---\n[\s\S]*?\n---\n/, "")));
   else if (tab === "edit") edit(body, note, go);
   else await past(body, agent, slug);

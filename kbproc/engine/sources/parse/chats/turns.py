@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator
+from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
@@ -29,6 +30,8 @@ Role = Literal["user", "assistant", "call", "result"]
 ROLES: tuple[Role, ...] = get_args(Role)
 
 SHAPE_VERSION = 1
+# True while a log is read whole, because nothing of it is stored.
+WHOLE: ContextVar[bool] = ContextVar("whole", default=False)
 HEAD_CHARS, TAIL_CHARS = 1200, 400
 # A segment of a long session has so many characters and those up to the next border: some 150
 # chunks, which a line that is added to the session costs anew.
@@ -110,7 +113,8 @@ class ChatTranscript(Struct, kw_only=True):
             text, encoded = _ENCODED.subn("[…]", text)
             self.unread["embedded_files"] += encoded
         text = self.redacted(text)
-        if role in ("call", "result") and len(text) > HEAD_CHARS + TAIL_CHARS + _NOTE_CHARS:
+        is_long = len(text) > HEAD_CHARS + TAIL_CHARS + _NOTE_CHARS
+        if role in ("call", "result") and is_long and not WHOLE.get():
             self.unread["cut_outputs"] += 1
             text = _cut(text)
         name = clean_title(self.redacted(name)) if name else None
