@@ -417,6 +417,13 @@ class Embedding(StoredModel, Statuses):
         with self._searched:
             self._searched.notify_all()
 
+    def rest(self) -> None:
+        """Ends the workers as `stop` does, and waits a while until what they compute is stored."""
+        self.stop()
+        deadline = time.monotonic() + _END_SECONDS
+        for worker in tuple(self._workers):
+            worker.join(max(0.0, deadline - time.monotonic()))
+
     def end(self) -> None:
         """Ends the workers. One that computes ends later by itself; its vectors are dropped."""
         self.stop()

@@ -26,6 +26,8 @@ FORMAT = 2
 _LAST_EXPORTER = "fce81a0b"
 # Names that a folder may hold before it becomes a store: a half-made store's, and a mount's own.
 _BEGINNINGS = ("lock", "kbproc.sock", "store.toml", ".gitignore", "lost+found")
+# Tables of store.toml beside [model]: the model that a change leads to, and the one before.
+NEXT, FORMER = "next_model", "former_model"
 DEFAULT_MODEL = {"kind": "onnx", "name": "all-MiniLM-L6-v2"}
 
 
