@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 from kbproc.engine.embedding.background import WORKERS, Embedding
 from kbproc.engine.models.hashing import HashEmbedder
 from kbproc.engine.models.pack import records_in
+from kbproc.engine.store.folder import write_settings
 from tests.conftest import OpenSession
 from tests.kit.patience import PATIENCE, until
 from tests.kit.talk import Process, Session, as_bytes, cancel, request
@@ -159,14 +161,15 @@ def test_undo_stops_a_change_and_removes_its_vectors(halted: Halted) -> None:
     assert nothing["type"] == "resource.not_found"
 
 
-@pytest.mark.parametrize("point", ["pack.written:7", "model.embedded", "model.settings"])
+@pytest.mark.parametrize("point", ["pack.written:3", "model.embedded", "model.settings"])
 def test_a_killed_change_goes_on_at_the_next_start(
     point: str, tmp_path: Path, open_session: OpenSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    first = open_session()
+    filled(first)
+    first.close()
     process = Process(tmp_path / "store", cwd=tmp_path, kill_at=point).ready()
-    process.ask(1, "doc.create", documents=TEXTS)
-    process.ask(2, "doc.wait")
-    process.send(as_bytes(request(3, "model.use", **NEW)))
+    process.send(as_bytes(request(1, "model.use", **NEW)))
     assert process.process.wait(PATIENCE) == -9, process.told()
     process.stop()
     stored = records_in(pack_of(tmp_path / "store"), NEW["dim"])
@@ -253,3 +256,27 @@ def test_a_purge_reaches_both_packs(halted: Halted) -> None:
     purge(other, "store.compact", before=LATER)
     assert holders(third) == []
     assert other.data("model.use", undo=True)["pending"] == 0
+
+
+def test_a_change_that_came_with_a_store_is_not_made(
+    open_session: OpenSession, tmp_path: Path
+) -> None:
+    """Its author may have chosen an endpoint to receive the texts."""
+    store = tmp_path / "store"
+    store.mkdir(mode=0o700)
+    with socket.create_server(("127.0.0.1", 0)) as theirs:
+        theirs.setblocking(False)
+        url = f"http://127.0.0.1:{theirs.getsockname()[1]}/v1"
+        settings = {"kind": "openai", "name": "m", "url": url, "dim": 2}
+        write_settings(store / "store.toml", {"kind": "hash", "name": "hash"})
+        for table in ("next_model", "former_model"):
+            write_settings(store / "store.toml", settings, table)
+        session = open_session()
+        session.data("doc.create", title="A", text="alpha beta")
+        until(lambda: status(session)["problem"], "the reason")
+        assert "not approved" in status(session)["problem"]
+        assert session.data("model.use", undo=True)["name"] == "hash"
+        assert status(session) is None
+        assert "not approved" in session.error("model.use", undo=True)["message"]
+        with pytest.raises(BlockingIOError):
+            theirs.accept()

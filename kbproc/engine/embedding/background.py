@@ -269,10 +269,17 @@ class Embedding(StoredModel, Statuses):
             self._left.notify_all()
 
     def _claim(self) -> list[int]:
-        """Returns the newest pending chunks that no other worker has."""
+        """Returns the newest pending chunks that no other worker has.
+
+        Fewer towards the end, so that all workers end at about the same time.
+        """
         filler = None if self._embedder is None else self._embedder.filler
-        most = _BATCH if filler is None else filler.texts
-        return self.claims.take(self._store.vectors, most)
+        if filler is not None:
+            return self.claims.take(self._store.vectors, filler.texts)
+        vectors = self._store.vectors
+        pending = 0 if vectors is None else vectors.pending_count
+        most = min(_BATCH, max(1, pending // (2 * WORKERS)))
+        return self.claims.take(vectors, most)
 
     def _embed_batch(self, ids: list[int]) -> bool:
         """Embeds claimed chunks; returns False where the next step had better wait."""

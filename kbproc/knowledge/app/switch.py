@@ -187,7 +187,7 @@ class Switch:
                 return None
             self._problem = error
             _logger.warning("the change of models has to wait: %s", error.message)
-            return None if error.lasting else RETRY_SECONDS
+            return None if error.retryable is False else RETRY_SECONDS
         except Exception as error:
             self._problem = KbprocError("internal.error", f"{type(error).__name__}: {error}")
             _logger.exception("the change of models failed")
@@ -357,7 +357,7 @@ class Switch:
         new.rest()
         with self._packs:
             self._standby = None
-            if new.pack is self._library.embedding.pack:
+            if new.unopened is None and new.pack is self._library.embedding.pack:
                 new.pack = None
             new.close()
 

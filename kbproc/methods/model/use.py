@@ -150,7 +150,8 @@ def _settings(call: Call, params: UseModel) -> dict[str, Any]:
             hint="kbproc model use NAME changes the model; kbproc model use --undo takes it back.",
         )
     if params.name is None:
-        return call.library.switch.settings_undone()
+        undone: dict[str, Any] = call.library.switch.settings_undone()
+        return undone
     if params.api_key is not None:
         raise KbprocError(
             "input.invalid_params",
