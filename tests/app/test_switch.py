@@ -108,7 +108,7 @@ def test_the_old_model_answers_until_the_new_one_has_all_vectors(halted: Halted)
     assert (change["running"], change["problem"]) == (True, None)
     assert 0 <= change["embedded"] <= 40
     assert best(other, "the words of text 7")["source"]["title"] == "7"
-    # Texts that come meanwhile are embedded with both.
+    # Both models embed a text that comes during the change.
     other.data("doc.create", title="new", text="the words of a new text")
     other.embedded()
     assert "result" in ended()
@@ -261,7 +261,7 @@ def test_a_purge_reaches_both_packs(halted: Halted) -> None:
 def test_a_change_that_came_with_a_store_is_not_made(
     open_session: OpenSession, tmp_path: Path
 ) -> None:
-    """Its author may have chosen an endpoint to receive the texts."""
+    """The author of the store may have chosen an endpoint to receive the texts."""
     store = tmp_path / "store"
     store.mkdir(mode=0o700)
     with socket.create_server(("127.0.0.1", 0)) as theirs:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from kbproc.engine.store.state import ModelState
 
 _DEFAULT_TOKENS = 256
-_FINGERPRINT = slice(16, 48)  # its place in a pack's header: see kbproc/engine/models/pack.py
+_FINGERPRINT = slice(16, 48)  # these bytes of a pack are the model's fingerprint
 _OFF = ({"kind": "none"}, {"kind": "none", "name": "none"})  # settings of no model
 
 

@@ -145,7 +145,7 @@ class Switch:
 
     def __init__(self, library: SwappableLibrary) -> None:
         self._library = library
-        self._one = threading.Lock()  # whoever holds it changes the model
+        self._one = threading.Lock()  # the thread that has it changes the model
         # Guards which packs beside the one in use are open: a pack has one handle.
         self._packs = threading.Lock()
         self._standby: StandbyStore | None = None
@@ -188,9 +188,6 @@ class Switch:
             self._problem = error
             _logger.warning("the change of models has to wait: %s", error.message)
             return None if error.retryable is False else RETRY_SECONDS
-        except Exception as error:
-            self._problem = KbprocError("internal.error", f"{type(error).__name__}: {error}")
-            _logger.exception("the change of models failed")
         return None
 
     # ------------------------------------------------------------------ requests
@@ -278,14 +275,14 @@ class Switch:
     def other_models(self) -> Iterator[list[StoredModel]]:
         """Yields the next and the former model, as far as they have packs of their own.
 
-        No vector is added to these packs meanwhile. The next model goes on without what was erased.
-        The caller holds `exclusive`.
+        Until the context ends, no thread adds a vector to these packs. The next model then reads
+        the catalog again, for vectors that were erased. The caller holds `exclusive`.
         """
-        with self._packs, contextlib.ExitStack() as held:
+        with self._packs, contextlib.ExitStack() as opened:
             standby, used = self._standby, self._library.embedding
             models: dict[Path, StoredModel] = {}
             if standby is not None and standby.embedding.pack is not None:
-                held.enter_context(standby.embedding.gate.closed())
+                opened.enter_context(standby.embedding.gate.closed())
                 models[standby.embedding.pack.path] = standby.embedding
             for settings in filter(None, (self.next_settings, self.former_settings)):
                 model = self._stored(settings)
@@ -294,7 +291,7 @@ class Switch:
                     continue
                 if used.pack is None or path != used.pack.path:
                     models[path] = model
-                    held.callback(model.release)
+                    opened.callback(model.release)
             yield list(models.values())
             if standby is not None and standby.vectors is not None:
                 standby.attach_vectors()
@@ -337,7 +334,7 @@ class Switch:
         before = store.settings.get("model") or {}
         former = {FORMER: before} if before and before != settings else {}
         with store.lane():
-            # In this order, because a process may be killed after each.
+            # A process may be killed after each line: then [next_model] leads on.
             self._write(former)
             self._write({"model": settings})
             reach("model.settings")
@@ -505,7 +502,7 @@ def _look_at_disk(standby: StandbyStore) -> None:
 
 
 def _embed_all(standby: StandbyStore, progress: Progress) -> None:
-    """Embeds every chunk, those too that come meanwhile, but for a few of the last.
+    """Embeds every chunk; a few of the newest may still be pending.
 
     Raises model.unavailable; operation.cancelled after `stop`.
     """
