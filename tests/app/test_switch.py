@@ -264,11 +264,15 @@ def test_a_change_that_came_with_a_store_is_not_made(
     """The author of the store may have chosen an endpoint to receive the texts."""
     store = tmp_path / "store"
     store.mkdir(mode=0o700)
+    write_settings(store / "store.toml", {"kind": "hash", "name": "hash"})
+    write_settings(store / "store.toml", {"kind": "no such kind"}, "next_model")
+    damaged = open_session()
+    assert status(damaged) is None
+    damaged.close()
     with socket.create_server(("127.0.0.1", 0)) as theirs:
         theirs.setblocking(False)
         url = f"http://127.0.0.1:{theirs.getsockname()[1]}/v1"
         settings = {"kind": "openai", "name": "m", "url": url, "dim": 2}
-        write_settings(store / "store.toml", {"kind": "hash", "name": "hash"})
         for table in ("next_model", "former_model"):
             write_settings(store / "store.toml", settings, table)
         session = open_session()

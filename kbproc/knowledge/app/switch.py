@@ -158,7 +158,7 @@ class Switch:
 
     def start(self) -> None:
         """Goes on with a change that an earlier process has not ended, until `close`."""
-        if self.next_settings is not None:
+        if self.next_settings is not None and not self._library.store.read_only:
             self._worker.start()
 
     def close(self) -> None:
@@ -195,15 +195,21 @@ class Switch:
     @property
     def next_settings(self) -> dict[str, Any] | None:
         """The settings of the model of a change that has not ended."""
-        settings: dict[str, Any] | None = self._library.store.settings.get(NEXT)
-        return settings
+        return self._table(NEXT)
 
     @property
     def former_settings(self) -> dict[str, Any] | None:
         """The settings of the model that was in use before."""
-        settings = self._library.store.settings
-        former: dict[str, Any] | None = settings.get(FORMER)
-        return None if former == settings.get("model") else former
+        former = self._table(FORMER)
+        return None if former == self._library.store.settings.get("model") else former
+
+    def _table(self, name: str) -> dict[str, Any] | None:
+        """Returns a table of store.toml; None for one that names no model."""
+        settings: Any = self._library.store.settings.get(name)
+        try:
+            return settings if isinstance(settings, dict) and spec_of(settings) else None
+        except KbprocError:
+            return None
 
     def use(self, settings: dict[str, Any], progress: Progress, check: Check) -> bool:
         """Embeds every chunk with the model of `settings`, then searches with it.
