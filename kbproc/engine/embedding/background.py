@@ -285,9 +285,8 @@ class Embedding(StoredModel, Statuses):
         if filler is not None:
             return self.claims.take(self._store.vectors, filler.texts)
         vectors = self._store.vectors
-        pending = 0 if vectors is None else vectors.pending_count
-        most = min(_BATCH, max(1, pending // (2 * WORKERS)))
-        return self.claims.take(vectors, most)
+        most = self.claims.free_count(vectors) // (2 * WORKERS)
+        return self.claims.take(vectors, min(_BATCH, max(1, most)))
 
     def _embed_batch(self, ids: list[int]) -> bool:
         """Embeds claimed chunks; returns False where the next step had better wait."""
