@@ -7,7 +7,6 @@ from msgspec.structs import replace
 
 from kbproc import SCHEMA_VERSION
 from kbproc.base.params import ReadParams
-from kbproc.engine.models.interface import Kind
 from kbproc.engine.projections.catalog.queries import Queries
 from kbproc.engine.store.folder import size_of
 from kbproc.engine.store.state import Freshness
@@ -29,7 +28,7 @@ class ModelChange(Struct, kw_only=True, frozen=True):
     """
 
     name: str
-    kind: Kind
+    kind: str
     embedded: int
     chunks: int
     running: bool

@@ -2189,7 +2189,7 @@ export interface Meta {
 /** A change to another model that has not ended; the one in use answers until then. Of `chunks`, so many are `embedded`. `running`: in this process; otherwise a server that opens the store goes on with it, or model.use does. `problem`: why it does not go on. */
 export interface ModelChange {
   name: string;
-  kind: "hash" | "none" | "onnx" | "openai" | "sentence-transformers" | (string & {});
+  kind: string;
   embedded: number;
   chunks: number;
   running: boolean;

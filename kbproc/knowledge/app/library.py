@@ -29,10 +29,9 @@ from kbproc.engine.models.reranking.reranker import (
 )
 from kbproc.engine.models.reranking.reranker import BOUNDS as RERANK_BOUNDS
 from kbproc.engine.projections.catalog.files import catalogs, note_damage
-from kbproc.engine.store.folder import NEXT, leads_to
+from kbproc.engine.store.folder import NEXT, approval_problem, leads_to
 from kbproc.engine.store.place import StorePlace
 from kbproc.engine.store.store import Store
-from kbproc.knowledge.app.approval import approval_problem
 from kbproc.knowledge.cluster import joining
 from kbproc.knowledge.cluster.choice import Nodes, open_log
 from kbproc.knowledge.history import forgotten

@@ -32,11 +32,10 @@ from kbproc.engine.embedding.parsers import Parsers
 from kbproc.engine.events.upkeep import ModelUsed
 from kbproc.engine.models.interface import ModelSpec, spec_of
 from kbproc.engine.store import follow
-from kbproc.engine.store.folder import FORMER, NEXT, leads_to, write_settings
+from kbproc.engine.store.folder import FORMER, NEXT, approval_problem, leads_to, write_settings
 from kbproc.engine.store.lane import Lane
 from kbproc.engine.store.snapshot import Readers
 from kbproc.engine.store.store import Store
-from kbproc.knowledge.app.approval import approval_problem
 from kbproc.knowledge.app.past import Pasts
 from kbproc.knowledge.cluster.alone import Node
 
