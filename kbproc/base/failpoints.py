@@ -43,7 +43,6 @@ FAILPOINTS = {
     "shared.erased": "the stream holds nothing of a purge, which is not marked as ended",
     "model.embedded": "every chunk has its vector under the new model, the old one in use",
     "model.settings": "store.toml names the new model, the old one in use",
-    "model.undone": "a change of models is undone, the pack of its vectors still there",
     "salvage.written": "a repaired log is written beside the damaged one",
     "salvage.decided": "a repair is decided, the damaged log still in place",
     "salvage.views": "a repair has removed the views",

@@ -195,7 +195,7 @@ def _settings(call: Call, params: UseModel) -> dict[str, Any]:
         ),
         Example(params={"name": "hash", "kind": "hash"}, what="one that needs no download"),
         Example(params={"name": "/nowhere"}, what="one that does not exist", exit=2),
-        Example(params={"undo": True, "dry_run": True}, what="the way back"),
+        Example(params={"undo": True}, what="the way back, if another model was used", exit=5),
     ],
 )
 def use(call: Call, params: UseModel, write: LongWrite) -> Reply:
