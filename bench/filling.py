@@ -15,9 +15,15 @@ from kbproc.knowledge.app.library import Library
 _AT_ONCE = 500
 
 
-def filled(store: Path, documents: Sequence[dict[str, Any]]) -> Library:
-    """Opens a store and adds the documents, as doc.create takes them, unless it has some."""
-    library = Library.open(store, host=Host(), cache=Path.home() / ".cache" / "kbproc")
+def filled(
+    store: Path, documents: Sequence[dict[str, Any]], model: dict[str, Any] | None = None
+) -> Library:
+    """Opens a store and adds the documents, as doc.create takes them, unless it has some.
+
+    `model`: the settings of a new store's model.
+    """
+    cache = Path.home() / ".cache" / "kbproc"
+    library = Library.open(store, host=Host(), cache=cache, model=model)
     if not call(library, "doc.list", limit=1):
         for kb in dict.fromkeys(one["kb"] for one in documents if "kb" in one):
             call(library, "kb.create", slug=kb)

@@ -23,7 +23,7 @@ from kbproc.engine.models.catalogue import KNOWN_MODELS, Measurement, load
 from kbproc.engine.models.interface import ModelSpec
 from kbproc.engine.models.weights import installed_folder
 
-OUTPUT = ROOT / "kbproc" / "models" / "measured.json"
+OUTPUT = ROOT / "kbproc" / "engine" / "models" / "measured.json"
 SETS = ("product-docs", "xquad/en", "xquad/de", "xquad/es", "xquad/zh")
 _QUESTIONS = 400
 _TEXTS = 100

@@ -128,11 +128,13 @@ def figures(replies_of_mode: list[Reply]) -> dict[str, str]:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.paraphrase", description=__doc__)
     parser.add_argument("--part", choices=["chosen", "aside", "both"], default="both")
-    asked_for = parser.parse_args().part
-    for aside in {"chosen": [False], "aside": [True], "both": [False, True]}[asked_for]:
+    parser.add_argument("--model", help="name or folder, as for model.use")
+    options = parser.parse_args()
+    model = None if options.model is None else {"kind": "onnx", "name": options.model}
+    for aside in {"chosen": [False], "aside": [True], "both": [False, True]}[options.part]:
         texts, questions = read(aside)
         with tempfile.TemporaryDirectory() as scratch:
-            library = filled(Path(scratch) / "store", documents(texts))
+            library = filled(Path(scratch) / "store", documents(texts), model)
             ids = names(library)
             table = {
                 m: figures(list(replies(library, ids, questions, m)))

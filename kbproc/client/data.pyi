@@ -150,6 +150,14 @@ class Versions(TypedDict):
     python: str
     libraries: dict[str, str]
 
+class ModelChange(TypedDict):
+    name: str
+    kind: str
+    embedded: int
+    chunks: int
+    running: bool
+    problem: str | None
+
 class Watch(TypedDict):
     path: str
     kb: str
@@ -185,6 +193,7 @@ class StoreStatus(TypedDict):
     schema_version: int
     seq: int
     freshness: Freshness
+    model_change: NotRequired[ModelChange]
     watched: NotRequired[list[Watch]]
     in_review: NotRequired[int]
 

@@ -20,10 +20,25 @@ class Status(ReadParams, kw_only=True, frozen=True):
     pass
 
 
+class ModelChange(Struct, kw_only=True, frozen=True):
+    """A change to another model that has not ended; the one in use answers until then.
+
+    Of `chunks`, so many are `embedded`. `running`: in this process; otherwise a server that opens
+    the store goes on with it, or model.use does. `problem`: why it does not go on.
+    """
+
+    name: str
+    kind: str
+    embedded: int
+    chunks: int
+    running: bool
+    problem: str | None
+
+
 class StoreStatus(Struct, kw_only=True, frozen=True):
-    """`documents`: type → count. `embedding_dim` is null while no model is ready. `watched`: the
-    watched folders, if there are any. `in_review`: entries that wait for an approval, if there are
-    any.
+    """`documents`: type → count. `embedding_dim` is null while no model is ready. `model_change`: a
+    change to another model that has not ended. `watched`: the watched folders, if there are any.
+    `in_review`: entries that wait for an approval, if there are any.
     """
 
     store: str
@@ -38,6 +53,7 @@ class StoreStatus(Struct, kw_only=True, frozen=True):
     schema_version: int
     seq: int
     freshness: Freshness
+    model_change: ModelChange | UnsetType = UNSET
     watched: list[Watch] | UnsetType = UNSET
     in_review: int | UnsetType = UNSET
 
@@ -56,6 +72,20 @@ def _watched(call: Call, queries: Queries) -> list[Watch]:
         for row in queries.watches()
         if sight is None or sight.sees(row.kb)
     ]
+
+
+def _model_change(call: Call) -> ModelChange | None:
+    change = call.library.model_change
+    if change is None:
+        return None
+    return ModelChange(
+        name=change.spec.name,
+        kind=change.spec.kind,
+        embedded=change.embedded,
+        chunks=change.chunks,
+        running=change.is_running,
+        problem=change.problem,
+    )
 
 
 def _in_review(call: Call) -> int:
@@ -92,6 +122,7 @@ def status(call: Call, params: Status) -> Reply:
             schema_version=SCHEMA_VERSION,
             seq=snapshot.seq,
             freshness=freshness,
+            model_change=_model_change(call) or UNSET,
             watched=_watched(call, queries) or UNSET,
             in_review=_in_review(call) or UNSET,
         )

@@ -497,6 +497,9 @@ CONVERSATIONS: dict[str, Conversation] = {
             ask(6, "model.use", name="/nowhere"),
             ask(7, "status"),
             ask(8, "model.list"),
+            ask(9, "model.use", undo=True, dry_run=True),
+            ask(10, "model.use", undo=True),
+            ask(11, "model.use", name="other", undo=True),
         ]
     ),
     "process": Conversation(

@@ -13,6 +13,7 @@ import pytest
 
 from kbproc.base.errors import KbprocError
 from kbproc.engine.embedding.background import EMBED, PREPARE, WORKERS, Embedding
+from kbproc.engine.embedding.claims import Claims
 from kbproc.engine.models import catalogue
 from kbproc.engine.models.hashing import HashEmbedder
 from kbproc.engine.models.interface import Part
@@ -310,3 +311,32 @@ def test_a_purge_does_not_wait_for_an_endpoint(session: Session, tmp_path: Path)
             assert len(endpoint.bodies) == 1 and not vector_count(beside)
         until(lambda: not model.pending_count, "the vector")
         assert endpoint.batches == [1, 1]
+
+
+def test_a_fill_keeps_no_more_threads_computing_than_it_should(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The workers beside them store vectors; towards the end, each claims fewer chunks."""
+    claimed, computing, most = list[int](), set[int](), list[int]()
+    take, embed = Claims.take, HashEmbedder.embed
+
+    def taken(claims: Claims, vectors: Any, count: int) -> list[int]:
+        ids = take(claims, vectors, count)
+        claimed.extend([len(ids)] if ids else [])
+        return ids
+
+    def embedded(model: HashEmbedder, text: str) -> Any:
+        computing.add(threading.get_ident())
+        most.append(len(computing))
+        vector = embed(model, text)
+        computing.discard(threading.get_ident())
+        return vector
+
+    monkeypatch.setattr(Claims, "take", taken)
+    monkeypatch.setattr(HashEmbedder, "embed", embedded)
+    texts = [{"title": f"{n}", "text": f"words of text {n}"} for n in range(200)]
+    session.data("doc.create", documents=texts)
+    session.embedded()
+    assert len(most) == sum(claimed) == len(texts), "a text was embedded twice"
+    assert max(most) <= WORKERS
+    assert (claimed[0], claimed[-1]) == (16, 1)

@@ -130,7 +130,7 @@ class Model(Noun[Mode]):
     @streaming
     def use(
         self,
-        name: str,
+        name: str | None = None,
         *,
         kind: Literal["onnx", "sentence-transformers", "openai", "hash", "none"] | None = None,
         url: str | None = None,
@@ -138,6 +138,7 @@ class Model(Noun[Mode]):
         api_key_file: str | None = None,
         dim: int | None = None,
         max_tokens: int | None = None,
+        undo: bool | None = None,
         **more: Unpack[data.Write],
     ) -> data.Used: ...
 

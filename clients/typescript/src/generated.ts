@@ -2210,6 +2210,16 @@ export interface Meta {
   lean?: boolean;
 }
 
+/** A change to another model that has not ended; the one in use answers until then. Of `chunks`, so many are `embedded`. `running`: in this process; otherwise a server that opens the store goes on with it, or model.use does. `problem`: why it does not go on. */
+export interface ModelChange {
+  name: string;
+  kind: string;
+  embedded: number;
+  chunks: number;
+  running: boolean;
+  problem: string | null;
+}
+
 export interface ModelInstallData {
   name: string;
   changed: boolean;
@@ -2283,7 +2293,7 @@ export interface ModelUseParams {
   /** give up after this many milliseconds */
   timeout_ms?: number | null;
   /** a name of model.list, a folder (/… or ./…), or what the endpoint calls its model */
-  name: string;
+  name?: string | null;
   /** onnx: exported once, then fast; openai: an HTTP endpoint */
   kind?: "hash" | "none" | "onnx" | "openai" | "sentence-transformers";
   /** of an OpenAI-compatible endpoint */
@@ -2296,6 +2306,8 @@ export interface ModelUseParams {
   dim?: number | null;
   /** longest text it takes */
   max_tokens?: number | null;
+  /** end a change that is under way, and remove its vectors; without one, take the model before */
+  undo?: boolean;
 }
 
 /** The names of all. */
@@ -3356,7 +3368,7 @@ export interface StandingInstruction {
   origin: "agent" | "import" | "tool" | "user" | "web" | (string & {});
 }
 
-/** `documents`: type → count. `embedding_dim` is null while no model is ready. `watched`: the watched folders, if there are any. `in_review`: entries that wait for an approval, if there are any. */
+/** `documents`: type → count. `embedding_dim` is null while no model is ready. `model_change`: a change to another model that has not ended. `watched`: the watched folders, if there are any. `in_review`: entries that wait for an approval, if there are any. */
 export interface StatusData {
   store: string;
   documents: Record<string, number>;
@@ -3370,6 +3382,7 @@ export interface StatusData {
   schema_version: number;
   seq: number;
   freshness: Freshness;
+  model_change?: ModelChange;
   watched?: Watch[];
   in_review?: number;
 }

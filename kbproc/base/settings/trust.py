@@ -20,6 +20,7 @@ from kbproc.base.settings import toml
 from kbproc.base.values import canonical, decoder
 
 FILE = "trusted.json"
+_FORMER = 2  # the model before, and the one in use while a change to another is under way
 
 
 class ApprovedFolder(Struct, frozen=True, kw_only=True):
@@ -32,13 +33,15 @@ class ApprovedFolder(Struct, frozen=True, kw_only=True):
 class Approved(Struct, frozen=True, kw_only=True):
     """A user's approvals.
 
-    `links`: path → sha256 of the file. `models`: store → sha256 of the model's settings. `llms`,
-    `rerankers` and `logs`: the same for the LLM endpoint, the cross-encoder and the servers of the
-    shared log. `watches`: store → watched folder → what was approved of it.
+    `links`: path → sha256 of the file. `models`: store → sha256 of the model's settings, and
+    `former_models`: those that were approved before, because a change of models can be undone, or
+    be under way. `llms`, `rerankers` and `logs`: the same for the LLM endpoint, the cross-encoder
+    and the servers of the shared log. `watches`: store → watched folder → what was approved of it.
     """
 
     links: dict[str, str] = {}
     models: dict[str, str] = {}
+    former_models: dict[str, list[str]] = {}
     llms: dict[str, str] = {}
     rerankers: dict[str, str] = {}
     logs: dict[str, str] = {}
@@ -76,19 +79,28 @@ class Trust:
         name = _place(store)
 
         def withdraw(now: Approved) -> Approved:
-            tables = ("models", "llms", "rerankers", "logs", "watches")
+            tables = ("models", "former_models", "llms", "rerankers", "logs", "watches")
             return replace(now, **{each: _without(getattr(now, each), name) for each in tables})
 
         self._change(withdraw)
 
     def has_model(self, store: Path, settings: Mapping[str, Any]) -> bool:
         """Returns whether these model settings were approved for this store. Raises store.io."""
-        return self._read().models.get(_place(store)) == _sum(canonical(settings))
+        now, name = self._read(), _place(store)
+        approved = (now.models.get(name), *now.former_models.get(name, []))
+        return _sum(canonical(settings)) in approved
 
     def add_model(self, store: Path, settings: Mapping[str, Any]) -> None:
-        """Approves a model for a store. Raises store.io."""
-        approved = {_place(store): _sum(canonical(settings))}
-        self._change(lambda now: replace(now, models={**now.models, **approved}))
+        """Approves a model for a store; the two approved last stay approved. Raises store.io."""
+        name, approved = _place(store), _sum(canonical(settings))
+
+        def approve(now: Approved) -> Approved:
+            before = [*filter(None, [now.models.get(name)]), *now.former_models.get(name, [])]
+            former = [one for one in dict.fromkeys(before) if one != approved][:_FORMER]
+            others = {**now.former_models, name: former} if former else now.former_models
+            return replace(now, models={**now.models, name: approved}, former_models=others)
+
+        self._change(approve)
 
     def has_llm(self, store: Path, settings: Mapping[str, Any]) -> bool:
         """Returns whether this LLM endpoint was approved for this store. Raises store.io."""
@@ -175,7 +187,7 @@ class Trust:
             raise toml.failed(self._path, error) from None
 
 
-def _without(table: dict[str, Any], name: str) -> dict[str, Any]:
+def _without(table: Mapping[str, Any], name: str) -> dict[str, Any]:
     return {key: value for key, value in table.items() if key != name}
 
 

@@ -40,6 +40,7 @@ Progress = Callable[[str, int, int | None], None]
 PREPARE, EMBED = "prepare the model", "embed"
 WORKERS = 2
 _BATCH = 16
+_MUCH = 2 * WORKERS * _BATCH  # pending chunks
 _KEEP_SECONDS = 0.25  # longest time until a vector is stored and can be searched
 _RETRY_SECONDS = 30.0
 _END_SECONDS = 5.0
@@ -101,6 +102,7 @@ class Embedding(StoredModel, Statuses):
         self._failed: dict[int, tuple[int, str]] = {}
         self.claims = Claims(self._failed.keys)
         self._workers: list[Worker] = []
+        self._turns = threading.Semaphore(WORKERS)  # a worker that computes on this machine has one
         self._searching = 0
         self.gate = Gate()
         self._stopping = False  # no worker begins another text
@@ -222,11 +224,17 @@ class Embedding(StoredModel, Statuses):
             return False
 
     def _engage(self) -> None:
-        """Starts another worker while the model takes more texts at once than there are workers."""
+        """Starts another worker while the model takes more texts at once than there are workers.
+
+        One more where the model runs on this machine and much is pending: it computes while another
+        stores vectors.
+        """
         filler = None if self._embedder is None else self._embedder.filler
-        if filler is not None and filler.at_once > len(self._workers):
+        local = WORKERS + (self.pending_count > _MUCH)
+        most = local if filler is None else filler.at_once
+        if most > len(self._workers):
             with self._changing:
-                if not self._stopping and filler.at_once > len(self._workers):
+                if not self._stopping and most > len(self._workers):
                     self._add_worker()
 
     def _dismiss(self, worker: Worker) -> None:
@@ -269,10 +277,16 @@ class Embedding(StoredModel, Statuses):
             self._left.notify_all()
 
     def _claim(self) -> list[int]:
-        """Returns the newest pending chunks that no other worker has."""
+        """Returns the newest pending chunks that no other worker has.
+
+        Fewer towards the end, so that all workers end at about the same time.
+        """
         filler = None if self._embedder is None else self._embedder.filler
-        most = _BATCH if filler is None else filler.texts
-        return self.claims.take(self._store.vectors, most)
+        if filler is not None:
+            return self.claims.take(self._store.vectors, filler.texts)
+        vectors = self._store.vectors
+        most = self.claims.free_count(vectors) // (2 * WORKERS)
+        return self.claims.take(vectors, min(_BATCH, max(1, most)))
 
     def _embed_batch(self, ids: list[int]) -> bool:
         """Embeds claimed chunks; returns False where the next step had better wait."""
@@ -343,7 +357,9 @@ class Embedding(StoredModel, Statuses):
                 break
             self._give_way()
             string = self.string(row)
-            with computing():
+            with computing(), self._turns:
+                if self._stopping:
+                    break
                 vectors.append(embedder.embed(string))
             if time.monotonic() - since > _KEEP_SECONDS:
                 yield rows[first : n + 1], vectors
@@ -416,6 +432,13 @@ class Embedding(StoredModel, Statuses):
                 worker.stop()
         with self._searched:
             self._searched.notify_all()
+
+    def rest(self) -> None:
+        """Ends the workers as `stop` does, and waits a while until what they compute is stored."""
+        self.stop()
+        deadline = time.monotonic() + _END_SECONDS
+        for worker in tuple(self._workers):
+            worker.join(max(0.0, deadline - time.monotonic()))
 
     def end(self) -> None:
         """Ends the workers. One that computes ends later by itself; its vectors are dropped."""

@@ -43,6 +43,13 @@ class Claims:
             self._taken.update(ids)
         return ids
 
+    def free_count(self, vectors: Vectors | None) -> int:
+        """Returns how many pending chunks neither a thread nor a worker has."""
+        if vectors is None:
+            return 0
+        with self._lock:
+            return max(0, vectors.pending_count - len(self._taken) - len(self._lent))
+
     def done(self, ids: Collection[int]) -> None:
         with self._lock:
             self._taken.difference_update(ids)

@@ -30,7 +30,23 @@ if TYPE_CHECKING:
     from kbproc.engine.store.state import ModelState
 
 _DEFAULT_TOKENS = 256
+_FINGERPRINT = slice(16, 48)  # these bytes of a pack are the model's fingerprint
 _OFF = ({"kind": "none"}, {"kind": "none", "name": "none"})  # settings of no model
+
+
+def _pack_path(folder: Path, stem: str, fingerprint: bytes) -> Path:
+    """Returns the path of a model's pack: of its name, unless another model of that name has it.
+
+    Such are two lengths of an endpoint's vectors, or two revisions.
+    """
+    path = folder / f"{stem}.pack"
+    try:
+        with path.open("rb") as file:
+            header = file.read(_FINGERPRINT.stop)
+    except OSError:
+        return path
+    is_other = len(header) == _FINGERPRINT.stop and header[_FINGERPRINT] != fingerprint
+    return folder / f"{stem}-{fingerprint.hex()[:8]}.pack" if is_other else path
 
 
 class UnopenedPack(Struct, frozen=True):
@@ -101,7 +117,7 @@ class StoredModel:
         if self.info.fingerprint is None:
             self.state = "not ready"
             return
-        path = self._packs / f"{self.info.file_name}.pack"
+        path = _pack_path(self._packs, self.info.file_name, self.info.fingerprint)
         self.unopened = UnopenedPack(path, self.info.dim, self.info.fingerprint, self.info.scale)
         self.state = "ready"
 

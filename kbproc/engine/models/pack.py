@@ -245,6 +245,15 @@ class VectorPack:
         return mapped
 
 
+def records_in(path: Path, dim: int) -> int:
+    """Returns how many records a pack's file has by its size, with ignored and erased ones."""
+    try:
+        size = path.stat().st_size
+    except OSError:
+        return 0
+    return max(0, size - HEADER_BYTES) // (KEY_BYTES + 2 * dim + 4)
+
+
 def _write(fd: int, first: int, records: NDArray[np.void]) -> None:
     """Writes records from row `first` on."""
     write_all_at(fd, records.tobytes(), HEADER_BYTES + first * records.dtype.itemsize)

@@ -13,7 +13,7 @@ import shlex
 import stat
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kbproc.base import disk
 from kbproc.base.durable import make_folder, replace, write_new
@@ -21,11 +21,16 @@ from kbproc.base.errors import KbprocError, is_lasting
 from kbproc.base.paths import from_here, printable
 from kbproc.engine.log.lease import FileLease, Lease
 
+if TYPE_CHECKING:
+    from kbproc.base.settings.trust import Trust
+
 FORMAT = 2
 # The last commit whose program exports the stores of unreleased versions: sources in `blobs`.
 _LAST_EXPORTER = "fce81a0b"
 # Names that a folder may hold before it becomes a store: a half-made store's, and a mount's own.
 _BEGINNINGS = ("lock", "kbproc.sock", "store.toml", ".gitignore", "lost+found")
+# Tables of store.toml beside [model]: the model that a change leads to, and the one before.
+NEXT, FORMER = "next_model", "former_model"
 DEFAULT_MODEL = {"kind": "onnx", "name": "all-MiniLM-L6-v2"}
 
 
@@ -297,6 +302,27 @@ def leads_to(model: Any) -> str | None:
     name = model.get("name", DEFAULT_MODEL["name"])
     runs_files = model.get("kind", DEFAULT_MODEL["kind"]) in {"onnx", "sentence-transformers"}
     return str(name) if runs_files and name != DEFAULT_MODEL["name"] else None
+
+
+def approval_problem(store: Path, settings: Any, trust: Trust) -> KbprocError | None:
+    """Returns the reason why the store's model is not used; None for an approved one.
+
+    The author of the store may have chosen an endpoint to receive the texts.
+    """
+    named = leads_to(settings)
+    if named is None or trust.has_model(store, settings):
+        return None
+    what, used, so = "model", "loaded", "you trust the author of its files"
+    if "url" in settings:
+        what, used, so = "endpoint", "called", "your texts may be sent there"
+    return KbprocError(
+        "model.unavailable",
+        f"The store's settings name the {what} {named}; as they are you have not approved them: it "
+        f"is not {used}.",
+        hint=f"If {so}: kbproc link --trust --store {shlex.quote(str(store))}, then open the store "
+        "again. Until then only words are searched.",
+        lasting=True,
+    )
 
 
 def write_settings(path: Path, table: Mapping[str, Any], name: str = "model") -> None:

@@ -29,7 +29,7 @@ from kbproc.engine.models.reranking.reranker import (
 )
 from kbproc.engine.models.reranking.reranker import BOUNDS as RERANK_BOUNDS
 from kbproc.engine.projections.catalog.files import catalogs, note_damage
-from kbproc.engine.store.folder import leads_to
+from kbproc.engine.store.folder import NEXT, approval_problem, leads_to
 from kbproc.engine.store.place import StorePlace
 from kbproc.engine.store.store import Store
 from kbproc.knowledge.cluster import joining
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from kbproc.engine.store.rebuild import Tell
     from kbproc.knowledge.agents.notes.background import Notebooks
     from kbproc.knowledge.app.past import Pasts
+    from kbproc.knowledge.app.switch import ChangeProgress, Switch
     from kbproc.knowledge.app.upkeep import Upkeep
     from kbproc.knowledge.cluster.alone import Node
     from kbproc.knowledge.documents.content import Intake
@@ -59,7 +60,7 @@ T = TypeVar("T")
 
 _DISK = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS}
 # The order of closing: background writers end first.
-_WRITERS = ("answers", "notebooks", "watches", "nodes", "_upkeep")
+_WRITERS = ("switch", "answers", "notebooks", "watches", "nodes", "_upkeep")
 _READERS = ("parsers", "pasts")
 
 
@@ -148,6 +149,17 @@ class Library:
         from kbproc.knowledge.watching.background import Watches
 
         return Watches(self.store, lambda: self.intake, self.trust, self._runtime)
+
+    @_part
+    def switch(self) -> Switch:
+        from kbproc.knowledge.app.switch import Switch
+
+        return Switch(self)
+
+    @property
+    def model_change(self) -> ChangeProgress | None:
+        """How far a change of models is that has not ended; None without one."""
+        return self.switch.progress() if self.store.settings.get(NEXT) else None
 
     @_part
     def answers(self) -> Answers:
@@ -259,7 +271,7 @@ class Library:
             opened.callback(store.close)
             settings = store.settings.get("model", {})
             asked_for = settings == model
-            problem = None if asked_for else _approval_problem(store.origin, settings, trust)
+            problem = None if asked_for else approval_problem(store.origin, settings, trust)
             embedding = Embedding(store, settings, cache, problem)
             opened.callback(embedding.close)
             store.model = embedding
@@ -291,6 +303,7 @@ class Library:
             getattr(self, part)
         self.nodes.start()
         self.embedding.start()
+        self.switch.start()
         self._upkeep.start()
         self.notebooks.start()
         self.watches.start()
@@ -327,6 +340,7 @@ class Library:
             # Lambdas, so that each part is made when it is called, not now.
             past_closed=lambda: self.pasts.closed(),  # noqa: PLW0108
             forget_answers=lambda: self.answers.forget(),  # noqa: PLW0108
+            other_models=lambda: self.switch.other_models(),  # noqa: PLW0108
             rules=self.node.purges,
         )
 
@@ -509,27 +523,6 @@ def _check_log(trust: Trust, store: Path, settings: dict[str, Any]) -> None:
         f"The store's settings have its log on {servers}; as they are you have not approved them.",
         hint="If all that is written to the store may be sent there: kbproc link --trust --store "
         f"{store}",
-        lasting=True,
-    )
-
-
-def _approval_problem(store: Path, settings: Any, trust: Trust) -> KbprocError | None:
-    """Returns the reason why the store's model is not used; None for an approved one.
-
-    The author of the store may have chosen an endpoint to receive the texts.
-    """
-    named = leads_to(settings)
-    if named is None or trust.has_model(store, settings):
-        return None
-    what, used, so = "model", "loaded", "you trust the author of its files"
-    if "url" in settings:
-        what, used, so = "endpoint", "called", "your texts may be sent there"
-    return KbprocError(
-        "model.unavailable",
-        f"The store's settings name the {what} {named}; as they are you have not approved them: it "
-        f"is not {used}.",
-        hint=f"If {so}: kbproc link --trust --store {shlex.quote(str(store))}, then open the store "
-        "again. Until then only words are searched.",
         lasting=True,
     )
 

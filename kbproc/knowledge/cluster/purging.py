@@ -54,7 +54,7 @@ class NodePurgeRules(PurgeRules):
         """
         folder = parts.store.folder
         before = forgotten.read(folder) or Forgotten()
-        keys = {key.hex() for key in purge.keys_of(parts, trace)}
+        keys = {key.hex() for key in purge.keys_of(parts.embedding, trace)}
         position = Forgotten(
             seq=before.seq,
             due=due,

@@ -15,7 +15,7 @@ hold the log, too.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import NamedTuple
@@ -28,6 +28,7 @@ from kbproc.base import disk, durable
 from kbproc.base.errors import KbprocError
 from kbproc.base.failpoints import reach
 from kbproc.engine.embedding.background import Embedding
+from kbproc.engine.embedding.model import StoredModel
 from kbproc.engine.events import codec
 from kbproc.engine.events.document import DocChanged, DocWritten, FileCleared, FileFailed
 from kbproc.engine.events.entry import Anchor, EntryReviewed
@@ -134,6 +135,11 @@ class Trace:
     def unused_sources(self) -> list[str]:
         """Sources that no other document holds."""
         return [sha256 for sha256 in sorted(self.sources - self.other_sources) if sha256]
+
+    @property
+    def unused_strings(self) -> set[_Embedded]:
+        """Strings that no document holds any more."""
+        return self.strings - self.other_strings
 
     def _note_content(self, event: DocWritten | DocChanged) -> None:
         if isinstance(event, DocWritten):
@@ -343,12 +349,14 @@ class PurgeParts(Struct, frozen=True, kw_only=True):
     """The parts of the application that may hold data a purge erases; see knowledge/app/library.py.
 
     `past_closed`: while it is entered, no snapshot of the past is open or on disk.
-    `forget_answers`: drops ended answers from memory. `rules`: the store's.
+    `other_models`: yields the models beside the one in use whose vectors stay; while it is entered,
+    none is added. `forget_answers`: drops ended answers from memory. `rules`: the store's.
     """
 
     store: Store
     embedding: Embedding
     past_closed: Callable[[], AbstractContextManager[None]]
+    other_models: Callable[[], AbstractContextManager[list[StoredModel]]]
     forget_answers: Callable[[], object]
     rules: PurgeRules
 
@@ -460,8 +468,8 @@ def _erase(parts: PurgeParts, purges: list[Record], counts: Erasure, tell: Tell)
             _erase_sources(store, trace, counts)
         reach("purge.sources")
         tell("vectors")
-        with parts.embedding.gate.closed():
-            counts.vectors = _erase_vectors(parts, trace)
+        with parts.embedding.gate.closed(), parts.other_models() as others:
+            counts.vectors = _erase_vectors(parts, others, trace)
         reach("purge.vectors")
         tell("log")
         store.log.rewrite(partial(_rewritten, trace=trace, counts=counts), to_seq=last)
@@ -549,29 +557,31 @@ def _erase_sources(store: Store, trace: Trace, counts: Erasure) -> None:
         durable.remove_tree(store.folder / "damaged")  # files that repairs set aside
 
 
-def _erase_vectors(parts: PurgeParts, trace: Trace) -> int:
-    """Erases vectors from the pack in use, and removes the packs of other models, being caches.
+def _erase_vectors(parts: PurgeParts, others: Sequence[StoredModel], trace: Trace) -> int:
+    """Erases vectors from the packs of the model in use and of the others; removes further packs.
 
-    Returns the number of vectors erased.
+    These are caches. Returns the number of vectors erased.
     """
-    pack = parts.embedding.pack
-    if trace.purges:
+    packs = {
+        model.pack.path: (model.pack, keys_of(model, trace))
+        for model in (parts.embedding, *others)
+        if model.pack is not None
+    }
+    if trace.purges or trace.unused_strings:
         folder = parts.store.folder / "vectors"
         for path in folder.glob("*"):
-            if pack is None or path != pack.path:
+            if path not in packs:
                 disk.unlink(path)
         if folder.is_dir():
             durable.sync_folder(folder)
-    return 0 if pack is None else pack.erase(keys_of(parts, trace))
+    return sum(pack.erase(keys) for pack, keys in packs.values())
 
 
-def keys_of(parts: PurgeParts, trace: Trace) -> list[bytes]:
-    """Returns the keys, in the pack in use, of the strings that no document holds any more."""
-    pack, string = parts.embedding.pack, parts.embedding.string_of
-    unused = trace.strings - trace.other_strings
-    return (
-        [] if pack is None else [pack.key(string(*fields)) for fields in sorted(unused, key=repr)]
-    )
+def keys_of(model: StoredModel, trace: Trace) -> list[bytes]:
+    """Returns the keys, in the model's pack, of the strings that no document holds any more."""
+    pack, string = model.pack, model.string_of
+    unused = sorted(trace.unused_strings, key=repr)
+    return [] if pack is None else [pack.key(string(*fields)) for fields in unused]
 
 
 def resume(parts: PurgeParts) -> None:

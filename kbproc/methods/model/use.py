@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import Meta, Struct
 
@@ -15,22 +15,27 @@ from kbproc.engine.events.upkeep import ModelUsed
 from kbproc.engine.models.interface import Kind, ModelSpec, spec_of
 from kbproc.engine.store.decision import Decide, Decision, DecisionState
 from kbproc.engine.store.pipeline import LongWrite
-from kbproc.knowledge.app import switch
 from kbproc.methods.calls.call import Call
 from kbproc.methods.calls.method import Example, method
 from kbproc.methods.calls.reply import Reply
 
+if TYPE_CHECKING:
+    from kbproc.knowledge.app.library import Library
+
 
 class UseModel(WriteParams, kw_only=True, frozen=True):
-    name: Annotated[
-        str,
-        Meta(
-            min_length=1,
-            max_length=500,
-            description="a name of model.list, a folder (/… or ./…), or what the endpoint "
-            "calls its model",
-        ),
-    ]
+    name: (
+        Annotated[
+            str,
+            Meta(
+                min_length=1,
+                max_length=500,
+                description="a name of model.list, a folder (/… or ./…), or what the endpoint "
+                "calls its model",
+            ),
+        ]
+        | None
+    ) = None
     kind: Annotated[
         Kind, Meta(description="onnx: exported once, then fast; openai: an HTTP endpoint")
     ] = "onnx"
@@ -57,10 +62,20 @@ class UseModel(WriteParams, kw_only=True, frozen=True):
     max_tokens: Annotated[int, Meta(ge=16, le=1 << 20, description="longest text it takes")] | (
         None
     ) = None
+    undo: Annotated[
+        bool,
+        Meta(
+            description="end a change that is under way, and remove its vectors; without one, "
+            "take the model before"
+        ),
+    ] = False
 
 
 class Used(Struct, kw_only=True, frozen=True):
-    """`embedded` chunks have a vector under the model that is used now, `pending` have none."""
+    """`embedded` chunks have a vector under the model that is used now, `pending` have none.
+
+    `changed`: another model is used, or a change was ended.
+    """
 
     name: str
     kind: Kind
@@ -72,7 +87,9 @@ class Used(Struct, kw_only=True, frozen=True):
 def plan(call: Call, params: UseModel) -> Decide:
     from kbproc.engine.models.catalogue import inspect, key_of
 
-    spec, embedding = spec_of(_settings(call, params)), call.library.embedding
+    library = call.library
+    spec, embedding = spec_of(_settings(call, params)), library.embedding
+    dropped = _dropped(library, params, spec)
     if spec.kind == "openai":
         key_of(spec)  # raises before anything is done
     downloads = _downloads(spec, embedding.models_folder)
@@ -81,19 +98,28 @@ def plan(call: Call, params: UseModel) -> Decide:
 
     def decide(here: DecisionState) -> Decision:
         if spec == embedding.spec:
-            return Decision(events=[], data=None)
+            return Decision(events=[], data=None, changes=dropped)
         chunks = plural(call.store.chunks, "chunk")
         effect = f"embed {chunks} with {spec.name}, then search with it"
         if spec.kind == "none":
             effect = "search by words only"
+        model = change("model", embedding.spec.name, spec.name)
         return Decision(
             events=[ModelUsed(kind=spec.kind, name=spec.name)],
             data=None,
-            changes=[*downloads, *change("model", embedding.spec.name, spec.name), effect],
+            changes=[*dropped, *downloads, *model, effect],
             counts={"chunks": call.store.chunks},
         )
 
     return decide
+
+
+def _dropped(library: Library, params: UseModel, spec: ModelSpec) -> list[str]:
+    """Returns what becomes of a change that has not ended, as lines of a plan."""
+    settings = library.switch.next_settings
+    if settings is None or (spec_of(settings) == spec and not params.undo):
+        return []
+    return [f"end the change to {spec_of(settings).name} and remove its vectors"]
 
 
 def _downloads(spec: ModelSpec, models: Path) -> list[str]:
@@ -111,7 +137,21 @@ def _downloads(spec: ModelSpec, models: Path) -> list[str]:
 
 
 def _settings(call: Call, params: UseModel) -> dict[str, Any]:
-    """Returns the given settings; the model's defaults hold for the others."""
+    """Returns the given settings; the model's defaults hold for the others.
+
+    To undo: those of the model that is used afterwards. Raises input.invalid_params,
+    resource.not_found.
+    """
+    if params.undo == (params.name is not None):
+        raise KbprocError(
+            "input.invalid_params",
+            "Name the model to use, or say undo.",
+            field="$.params.name",
+            hint="kbproc model use NAME changes the model; kbproc model use --undo takes it back.",
+        )
+    if params.name is None:
+        undone: dict[str, Any] = call.library.switch.settings_undone()
+        return undone
     if params.api_key is not None:
         raise KbprocError(
             "input.invalid_params",
@@ -143,9 +183,10 @@ def _settings(call: Call, params: UseModel) -> dict[str, Any]:
     plan=plan,
     summary="Switch to another embedding model.",
     when_to_use="To change models; one of model.list that is missing is downloaded first. Searches "
-    "go on with the old one until the new one is ready; chunks stay as they were cut: doc.reparse "
-    "cuts them to the new model's length.",
-    errors=["model.unavailable", "network.failed"],
+    "go on with the old one until the new one is ready: status tells how far it is. A change that "
+    "was stopped goes on with the next server, or with the same request; undo ends it, or goes "
+    "back. Chunks stay as they were cut: doc.reparse cuts them to the new model's length.",
+    errors=["model.unavailable", "network.failed", "resource.not_found"],
     positional=["name"],
     examples=[
         Example(
@@ -154,6 +195,7 @@ def _settings(call: Call, params: UseModel) -> dict[str, Any]:
         ),
         Example(params={"name": "hash", "kind": "hash"}, what="one that needs no download"),
         Example(params={"name": "/nowhere"}, what="one that does not exist", exit=2),
+        Example(params={"undo": True}, what="the way back, if another model was used", exit=5),
     ],
 )
 def use(call: Call, params: UseModel, write: LongWrite) -> Reply:
@@ -169,13 +211,15 @@ def use(call: Call, params: UseModel, write: LongWrite) -> Reply:
         from kbproc.engine.models import install
 
         install.install(spec.name, tell=call.progress, cancelled=call.cancelled)
-    with store.exclusive(call.check_cancelled):
-        changed = spec != library.embedding.spec or library.embedding.problem is not None
-        if changed:
-            switch.use(library, settings, tell)
-            write.item(
-                lambda here: Decision(events=[ModelUsed(kind=spec.kind, name=spec.name)], data=None)
-            )
+    is_same = spec == library.embedding.spec
+    if params.undo or (is_same and library.switch.next_settings is not None):
+        is_used, changed = library.switch.undo(tell, call.check_cancelled), True
+    else:
+        is_used = changed = library.switch.use(settings, tell, call.check_cancelled)
+    if is_used:
+        write.item(
+            lambda here: Decision(events=[ModelUsed(kind=spec.kind, name=spec.name)], data=None)
+        )
     pending = library.embedding.pending_count
     embedded = 0 if spec.kind == "none" else store.chunks - pending
     data = Used(name=spec.name, kind=spec.kind, changed=changed, embedded=embedded, pending=pending)

@@ -17,7 +17,7 @@ from kbproc.base.settings.config import DEFAULT, Config
 from kbproc.base.settings.profiles import Link
 from kbproc.base.settings.trust import Trust
 from kbproc.base.values import SLUG, published
-from kbproc.engine.store.folder import is_store, leads_to, require_store
+from kbproc.engine.store.folder import FORMER, NEXT, is_store, leads_to, require_store
 from kbproc.surfaces.shell.arguments import Options, ParsedArguments, usage_error
 
 Result = dict[str, Any]
@@ -151,6 +151,8 @@ def _trust_store(store: Path, link: Link | None, options: Options) -> Result:
     table = {} if file is None else file.table
     notices = []
     approvals = {
+        FORMER: _trust().add_model,
+        NEXT: _trust().add_model,
         "model": _trust().add_model,
         "llm": _trust().add_llm,
         "rerank": _trust().add_reranker,

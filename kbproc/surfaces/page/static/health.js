@@ -27,7 +27,14 @@ async function statusPart(node) {
       ["On disk", size(data.db_size_bytes)], ["Model", `${data.model_name || "none"} (${data.model_state})`], ["Log position", data.seq]]
       .map(([name, value]) => h("dl", {}, h("dt", {}, name), h("dd", {}, value))),
     progress("Words", data.seq ? freshness.fulltext_seq / data.seq : 1, `${freshness.fulltext_seq} of ${count(data.seq, "record")}`),
-    progress("Meaning", embedded, `${count(freshness.pending_embeddings, "chunk")} without a vector`)));
+    progress("Meaning", embedded, `${count(freshness.pending_embeddings, "chunk")} without a vector`),
+    data.model_change && changePart(data.model_change, progress)));
+}
+
+// The model in use answers until the other one has all vectors.
+function changePart({ name, embedded, chunks, running, problem }, progress) {
+  const state = problem || (running ? "it answers once all chunks have one" : "stopped: kbproc model use goes on, kbproc model use --undo ends it");
+  return progress(`Change to ${name}`, chunks ? embedded / chunks : 1, `${embedded.toLocaleString()} of ${count(chunks, "chunk")} have a vector; ${state}`);
 }
 
 async function findingsPart(node, signal) {
