@@ -293,7 +293,7 @@ OWN_COMMANDS = {
                 Flag(name="--stream", type="string", help="what the nodes call their store"),
                 Flag(name="--model", type="string", help="a name or a folder, as the nodes have"),
                 Flag(name="--parallel", type="integer", help="jobs at a time", default=2),
-                Flag(name="--credentials", type="string", help="a file of NATS"),
+                Flag(name="--credentials", type="string", help="a .creds file, or NAME:PASSWORD in one"),
             ),
             takes=("--profile",),
         ),
