@@ -25,7 +25,7 @@ from tools.generate.outputs import with_blocks
 PAGE = ROOT / "docs" / "operations.md"
 RESULTS = ROOT / "bench" / "room.json"
 _PARTS = ("log", "sources", "vectors", "views")
-_ROUNDS = 10  # of edits
+_EDITS = 10
 
 
 def main() -> int:
@@ -66,14 +66,14 @@ def _steps(files: Path, paths: list[Path], store: Path) -> Iterator[str]:
     _kbproc(store, "add", files)
     _kbproc(store, "doc", "wait")
     yield f"all {len(paths):,} files are added"
-    for edit in range(_ROUNDS):
+    for edit in range(_EDITS):
         for path in chance.sample(paths, tenth):
             _edit(path, chance)
         _kbproc(store, "add", files)
         _kbproc(store, "doc", "wait")
         if edit == 0:
             yield f"a line is added to each of {tenth} files"
-    yield f"the same {_ROUNDS - 1} times more, each time to a tenth"
+    yield f"the same {_EDITS - 1} times more, each time to a tenth"
     for path in chance.sample(paths, tenth):
         path.unlink()
     _kbproc(store, "add", files, "--prune", "--yes")

@@ -29,7 +29,7 @@ from tests.kit.start import REPO
 from tests.kit.talk import Process, Session, as_bytes, request
 
 UPDATES = os.environ.get("KBPROC_UPDATE_DOCS") == "1"
-# What stands on the page.
+# The addresses and the hash on the page
 PAGE_SERVER, PAGE_MONITOR = "nats://10.0.0.1:4222", "http://10.0.0.1:8222"
 HASH = "55d86e8dd37565caf2e18d543015c261"
 
@@ -229,7 +229,12 @@ def test_the_page_shows_what_the_commands_print(
     printed = ""
     for line in [line for line in block.text.splitlines() if line.startswith("$ ")]:
         command = line.partition("  #")[0].removeprefix("$ ")
-        names = {"~/kb": "one", "~/two": "two", PAGE_SERVER: server.url, PAGE_MONITOR: server.monitor}
+        names = {
+            "~/kb": "one",
+            "~/two": "two",
+            PAGE_SERVER: server.url,
+            PAGE_MONITOR: server.monitor,
+        }
         for name, here in names.items():
             command = command.replace(name, here)
         code, out, _ = run(*shlex.split(command)[1:])

@@ -81,7 +81,7 @@ def certificate(folder: Path) -> tuple[Path, Path]:
     begins = datetime.datetime(2020, 1, 1)
     address = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
     usage = x509.BasicConstraints(ca=True, path_length=None)
-    made = (
+    signed = (
         x509.CertificateBuilder()
         .subject_name(name)
         .issuer_name(name)
@@ -93,7 +93,7 @@ def certificate(folder: Path) -> tuple[Path, Path]:
         .add_extension(usage, critical=True)
         .sign(key, hashes.SHA256())
     )
-    (folder / "cert.pem").write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    (folder / "cert.pem").write_bytes(signed.public_bytes(serialization.Encoding.PEM))
     secret = key.private_bytes(
         serialization.Encoding.PEM,
         serialization.PrivateFormat.PKCS8,
@@ -167,7 +167,11 @@ def test_a_node_logs_in_by_a_creds_file_and_encrypts(
     monkeypatch.delenv("SSL_CERT_FILE", raising=False)
     assert "certificate" in refusal(settings)
     monkeypatch.setenv("SSL_CERT_FILE", str(cert))
-    where = {"servers": [address], "stream": "team", "monitor": [server.monitor.replace("http:", "https:")]}
+    where = {
+        "servers": [address],
+        "stream": "team",
+        "monitor": [server.monitor.replace("http:", "https:")],
+    }
     one, two = (Session(tmp_path / name / "store", cwd=tmp_path) for name in ("one", "two"))
     try:
         hash = one.data("cluster.init", **where, credentials=creds.name)["hash"]
@@ -178,7 +182,7 @@ def test_a_node_logs_in_by_a_creds_file_and_encrypts(
         assert error["type"] == "input.invalid_params" and "secret" not in json.dumps(error)
     finally:
         one.close(), two.close()
-    assert f'"{creds}"' in (tmp_path / "one/store/store.toml").read_text()  # whatever folder is next
+    assert f'"{creds}"' in (tmp_path / "one/store/store.toml").read_text()
 
 
 def test_a_node_logs_in_by_name_and_password(secured: Any, tmp_path: Path) -> None:
@@ -204,4 +208,6 @@ def test_an_address_of_the_scheme_tls_is_never_used_without(secured: Any, tmp_pa
     settings = StreamSettings(kind="jetstream", servers=[address], stream="team")
     assert "does not ask for TLS" in refusal(settings)
     with pytest.raises(KbprocError):
-        work(["nats://ann:secret@127.0.0.1:1"], {"--stream": "team"}.get, tmp_path, lambda text: None)
+        work(
+            ["nats://ann:secret@127.0.0.1:1"], {"--stream": "team"}.get, tmp_path, lambda text: None
+        )

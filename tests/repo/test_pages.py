@@ -99,6 +99,19 @@ def test_it_reads_well_at_80_columns() -> None:
             assert {f"    {line}".rstrip() for line in block.splitlines()} <= set(lines)
 
 
+def test_links_are_shown_as_the_command_takes_them() -> None:
+    page = (
+        "Here: [a](#part), [b\nb](../search.md#two), [c](evidence/x.md), [d](https://example.org).\n\n"
+        "| x |\n| --- |\n| [e](knowledge.md#review-what-waits-for-an-approval-and-so-on) |\n\n"
+        "![a picture](page.png)\n"
+    )
+    text = as_text(page, width=40, color=False)
+    assert " ".join(text.split()[:10]) == (
+        "Here: a, b b (search#two), c (evidence/x), d (https://example.org)."
+    )
+    assert "e (knowledge)" in text and "(Picture: a picture)" in text
+
+
 def test_on_a_terminal_it_is_drawn(tmp_path: Path) -> None:
     code, output = on_terminal(tmp_path, "docs", "errors#store.locked")
     assert code == 0 and "\x1b[1mstore.locked" in output and "##" not in output

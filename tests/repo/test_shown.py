@@ -55,7 +55,8 @@ BACKUPS = "# Backups\n\nTo restore a backup, open its folder. To install git, as
 HANDBOOK = {"docs/backups.md": BACKUPS, "docs/travel.md": "# Travel\n\nTake the train.\n"}
 EXECUTABLE = "chmod +x docs/examples/*.sh"
 ROPES = pdfs.pdf(
-    pdfs.text_page(["Ropes"]), pdfs.text_page(["A rope may be used for ten years.", "Then it goes."])
+    pdfs.text_page(["Ropes"]),
+    pdfs.text_page(["A rope may be used for ten years.", "Then it goes."]),
 )
 SCENES = {
     "README": Scene(files=HANDBOOK),
