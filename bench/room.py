@@ -25,7 +25,7 @@ from tools.generate.outputs import with_blocks
 PAGE = ROOT / "docs" / "operations.md"
 RESULTS = ROOT / "bench" / "room.json"
 _PARTS = ("log", "sources", "vectors", "views")
-_EDITS = 10
+_EDITS = 5
 
 
 def main() -> int:
@@ -70,9 +70,9 @@ def _steps(files: Path, paths: list[Path], store: Path) -> Iterator[str]:
         for path in chance.sample(paths, tenth):
             _edit(path, chance)
         _kbproc(store, "add", files)
-        _kbproc(store, "doc", "wait")
         if edit == 0:
             yield f"a line is added to each of {tenth} files"
+    _kbproc(store, "doc", "wait")
     yield f"the same {_EDITS - 1} times more, each time to a tenth"
     for path in chance.sample(paths, tenth):
         path.unlink()
