@@ -121,6 +121,7 @@ SCENES = {
     ),
     "agents": Scene(files=HANDBOOK),
     "search": Scene(("kbproc add docs",), HANDBOOK),
+    "page": Scene(("kbproc add docs",), HANDBOOK),
     "sql": Scene(("kbproc add docs",), HANDBOOK),
     "harness": Scene(("kbproc add docs", EXECUTABLE), HANDBOOK | EXAMPLES),
     "operations": Scene(("kbproc add docs", EXECUTABLE), HANDBOOK | EXAMPLES),
