@@ -110,7 +110,8 @@ def _table(results: dict[str, Any]) -> str:
     rows = [
         [step, *(f"{size / 1e6:.1f} MB" for size in (*parts, sum(parts)))] for step, *parts in sizes
     ]
-    return aligned([head, *rows])
+    text = f"{results['files']:,} files of Markdown, {results['text'] / 1e6:.1f} MB of text:\n\n"
+    return text + aligned([head, *rows])
 
 
 if __name__ == "__main__":
