@@ -106,9 +106,9 @@ def certificate(folder: Path) -> tuple[Path, Path]:
 def users(folder: Path) -> tuple[str, Path]:
     """Returns what a server's configuration says of an operator's accounts, and a user's file."""
     operator, system, account, user = map(Key, "OAAU")
-    limits = {"subs": -1, "data": -1, "payload": -1, "imports": -1, "exports": -1}
+    limits: dict[str, Any] = {"subs": -1, "data": -1, "payload": -1, "imports": -1, "exports": -1}
     limits |= {"conn": -1, "leaf": -1, "mem_storage": -1, "disk_storage": -1, "streams": -1}
-    limits |= {"consumer": -1, "wildcards": True}  # type: ignore[dict-item]
+    limits |= {"consumer": -1, "wildcards": True}
     of_account = {"type": "account", "limits": limits}
     accounts = {
         system.public: operator.jwt(system, "system", {"type": "account"}),

@@ -109,7 +109,7 @@ def _described(*, full: bool) -> str:
 def _weighed(*names: str) -> int:
     """Returns the sum of sizes that `python -m bench.sizes` has measured, in megabytes."""
     sizes = json.loads((ROOT / "bench/sizes.json").read_text(encoding="utf-8"))
-    return sum(sizes[name] for name in names)
+    return sum(int(sizes[name]) for name in names)
 
 
 # Name → the number or the date that stands for it.

@@ -19,7 +19,6 @@ import msgspec
 from kbproc.base.errors import KbprocError
 from kbproc.base.hashes import sha256
 from kbproc.base.host import installs, user_folder
-from kbproc.base.suggest import closest, did_you_mean
 from kbproc.base.values import decoder
 from kbproc.engine.models.hub import cache, pins
 from kbproc.engine.models.hub.names import hub_name
@@ -262,6 +261,8 @@ def _how_to_get(name: str) -> str:
         return f"Install it: {command}. Embedding starts by itself once it is there."
     if hub_name(name):
         return f"Install it from the Hugging Face hub: kbproc model install {name}."
+    from kbproc.base.suggest import closest, did_you_mean
+
     return (
         f"{did_you_mean(closest(name, CARRIERS))}model.list has the names; the folder of a "
         "sentence-transformers model is one, too."

@@ -504,7 +504,7 @@ def own_commands_of(noun: str) -> list[Command]:
 
 
 # A newcomer's word → the page about it, and the commands that do it.
-_MEANT = {
+_MEANT: dict[str, tuple[str, ...]] = {
     "undo": ("undo", "doc restore", "events revert"),
     "forget": ("undo", "store purge", "doc delete"),
     "erase": ("undo", "store purge"),
