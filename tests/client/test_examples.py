@@ -51,7 +51,7 @@ def test_ten_lines(capsys: pytest.CaptureFixture[str]) -> None:
     readme = (REPO / "clients" / "python" / "README.md").read_text()
     lines = (EXAMPLES / "first.py").read_text().split("\n\n", 1)[1]
     assert f"```python\n{lines}```" in readme
-    assert f"```python\n{lines}```" in (REPO / "docs" / "harness.md").read_text()
+    assert f"```python\n{lines}```\n\n```text\n{out}```" in (REPO / "docs/harness.md").read_text()
     assert len(lines.splitlines()) <= 10
 
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import shlex
 import shutil
 import threading
 from base64 import b64decode
@@ -19,8 +22,16 @@ from kbproc.knowledge.app.health import salvage
 from tests.kit.fixed import FixedHost
 from tests.kit.llm import endpoint, hang, say
 from tests.kit.nats import NEAR, Servers, put_settings, shared
+from tests.kit.pages import blocks
 from tests.kit.patience import until
+from tests.kit.shell import in_process
+from tests.kit.start import REPO
 from tests.kit.talk import Process, Session, as_bytes, request
+
+UPDATES = os.environ.get("KBPROC_UPDATE_DOCS") == "1"
+# The addresses and the hash on the page
+PAGE_SERVER, PAGE_MONITOR = "nats://10.0.0.1:4222", "http://10.0.0.1:8222"
+HASH = "55d86e8dd37565caf2e18d543015c261"
 
 MakeNode = Callable[..., Process]
 
@@ -203,6 +214,35 @@ def test_a_store_is_shared_joined_and_taken_back(tmp_path: Path) -> None:
     again = Process(tmp_path / "one", cwd=tmp_path, real="1").ready()
     assert told(again.ask(1, "cluster.status"))["seq"] == 7
     again.stop()
+
+
+def test_the_page_shows_what_the_commands_print(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    [server] = shared()
+    run = in_process(tmp_path, monkeypatch, capsys)
+    monkeypatch.setenv("KBPROC_FORMAT", "text")
+    page = REPO / "docs/cluster.md"
+    text = page.read_text()
+    (block,) = [b for b in blocks(page) if b.text.startswith("$ kbproc --store ~/kb")]
+    assert run("--store", "one", "doc", "create", "--title", "Tea", "--text", "Tea is hot.")[0] == 0
+    printed = ""
+    for line in [line for line in block.text.splitlines() if line.startswith("$ ")]:
+        command = line.partition("  #")[0].removeprefix("$ ")
+        names = {
+            "~/kb": "one",
+            "~/two": "two",
+            PAGE_SERVER: server.url,
+            PAGE_MONITOR: server.monitor,
+        }
+        for name, here in names.items():
+            command = command.replace(name, here)
+        code, out, _ = run(*shlex.split(command)[1:])
+        assert code == 0, command
+        printed += f"{line}\n{re.sub('[0-9a-f]{32}', HASH, out.replace(server.url, PAGE_SERVER))}"
+    if UPDATES:
+        page.write_text(text.replace(block.text, printed, 1))
+    assert printed in page.read_text(), "KBPROC_UPDATE_DOCS=1 writes it"
 
 
 def test_three_servers_keep_each_record_where_three_are_named(tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ _MASKS = (
     (re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\dZ"), "2026-11-23 09:00Z"),
     (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"), "2026-11-23T09:00:00.000Z"),
     (re.compile(r"\d{4}-\d\d-\d\d, (?:today|yesterday)"), "2026-11-23, today"),
+    (re.compile(r"\d+ (?:weeks|months|years) ago"), "9 months ago"),
     (re.compile(r"--confirm [0-9a-f]{32}"), "--confirm d2c10f437a45e4391298772c9ae5074e"),
 )
 _RUN = """
@@ -123,7 +124,7 @@ def _ran(commands: list[str], home: Path, surroundings: Path) -> Iterator[Ran]:
         subprocess.run(["bash", "-c", _RUN], cwd=home, env=env, check=True, timeout=LIVES)
     for number, command in enumerate(commands):
         output = (surroundings / f"{number}.out").read_text(encoding="utf-8")
-        output = output.replace(str(home), HOME)
+        output = output.replace(str(home), HOME).replace(str(surroundings), "/usr/local/bin")
         for pattern, placeholder in _MASKS:
             output = pattern.sub(placeholder, output)
         yield Ran(command, int((surroundings / f"{number}.exit").read_text()), output)

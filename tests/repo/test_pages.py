@@ -99,6 +99,19 @@ def test_it_reads_well_at_80_columns() -> None:
             assert {f"    {line}".rstrip() for line in block.splitlines()} <= set(lines)
 
 
+def test_links_are_shown_as_the_command_takes_them() -> None:
+    page = (
+        "Here: [a](#part), [b\nb](../search.md#two), [c](evidence/x.md), [d](https://example.org).\n\n"
+        "| x |\n| --- |\n| [e](knowledge.md#review-what-waits-for-an-approval-and-so-on) |\n\n"
+        "![a picture](page.png)\n"
+    )
+    text = as_text(page, width=40, color=False)
+    assert " ".join(text.split()[:9]) == (
+        "Here: a, b b (search#two), c (evidence/x), d (https://example.org)."
+    )
+    assert "e (knowledge)" in text and "(Picture: a picture)" in text
+
+
 def test_on_a_terminal_it_is_drawn(tmp_path: Path) -> None:
     code, output = on_terminal(tmp_path, "docs", "errors#store.locked")
     assert code == 0 and "\x1b[1mstore.locked" in output and "##" not in output
@@ -109,6 +122,11 @@ def test_numbers_in_the_readme_stand_where_its_links_lead() -> None:
     table = readme.partition("## What people ask for\n")[2].partition("\n## ")[0]
     rows = [row.split("|") for row in table.splitlines() if "](docs/" in row]
     assert len(rows) >= 6
+    trust = readme.partition("## Why it can be trusted\n")[2].partition("\n## ")[0]
+    points = [point for point in trust.split("\n- ") if "docs/evidence" in point]
+    assert len(points) >= 2
+    # A point states its numbers before its link.
+    rows += [["", point[:20], point.partition("](")[0], point, ""] for point in points]
     for _, question, answer, more, _ in rows:
         (link,) = LINK.findall(more)
         there = pages.find(link)[1].text

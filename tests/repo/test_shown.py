@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.kit import pages
+from tests.kit import chats, pages, pdfs
 from tests.kit.pages import Block
 from tests.kit.patience import all_or, until
 from tests.kit.program import program
@@ -54,8 +54,27 @@ class Scene(NamedTuple):
 BACKUPS = "# Backups\n\nTo restore a backup, open its folder. To install git, ask Ann.\n"
 HANDBOOK = {"docs/backups.md": BACKUPS, "docs/travel.md": "# Travel\n\nTake the train.\n"}
 EXECUTABLE = "chmod +x docs/examples/*.sh"
+ROPES = pdfs.pdf(
+    pdfs.text_page(["Ropes"]),
+    pdfs.text_page(["A rope may be used for ten years.", "Then it goes."]),
+)
 SCENES = {
     "README": Scene(files=HANDBOOK),
+    "files": Scene(
+        files={
+            "papers/ropes.pdf": ROPES.decode(),
+            "papers/loads.csv": "rope,load\n12 mm,4 t\n",
+            "papers/scan.pdf": "%PDF-1.4, cut off",
+            "papers/node_modules/rope.js": "export {}",
+        }
+    ),
+    "chats": Scene(
+        files={
+            ".claude/projects/-home-ann-crane/one.jsonl": chats.claude_code().decode(),
+            ".codex/sessions/2026/03/05/two.jsonl": chats.codex().decode(),
+            "conversations.json": chats.claude().decode(),
+        }
+    ),
     "start": Scene(
         files={
             "handbook/backups.md": "# Backups\n\n## How do I restore a backup?\n\nStop the "
@@ -101,12 +120,14 @@ SCENES = {
         ),
     ),
     "agents": Scene(files=HANDBOOK),
+    "search": Scene(("kbproc add docs",), HANDBOOK),
+    "page": Scene(("kbproc add docs",), HANDBOOK),
     "sql": Scene(("kbproc add docs",), HANDBOOK),
     "harness": Scene(("kbproc add docs", EXECUTABLE), HANDBOOK | EXAMPLES),
     "operations": Scene(("kbproc add docs", EXECUTABLE), HANDBOOK | EXAMPLES),
     "reliability": Scene(("kbproc add docs",), HANDBOOK),
     "sessions": Scene(("kbproc add docs",), HANDBOOK),
-    "hooks": Scene(("mkdir -p ~/projects/site",)),
+    "hooks": Scene(files={"projects/site/docs/backups.md": BACKUPS}),
     "watch": Scene(("mkdir ~/handbook", "kbproc kb create team")),
 }
 # Only the tutorial shows these notes, because they would stand in every block.
@@ -129,13 +150,11 @@ NOT_RUN = {
     "printf 'http: 127.0.0.1:8222": "starts a server that nobody ends; tests/sharing/test_demo.py",
     "kbproc --store ~/kb store move ": "needs servers; tests/cluster/test_nodes.py has them",
     "kbproc work nats://": "needs servers; tests/cluster/test_work.py has them",
+    "kbproc work tls://": "needs servers; tests/cluster/test_secured.py has one",
     "cd clients/typescript && ": "asks npm; tests/client/test_typescript.py builds and packs",
     "npm install ./kbproc-0.1.0.tgz": "asks npm; what is packed is looked at in test_typescript.py",
     "npm install --save-dev typescript": "asks npm; tests/client/test_typescript.py compiles",
     "json2ts ": "npm has it; tests/client/test_generators.py runs it",
-    "kbproc chats add": "reads logs that are not here; tests/documents/test_chats.py has some",
-    "kbproc add conversations.json": "tests/documents/test_chats.py",
-    'kbproc search "what did we decide about the rope': "tests/documents/test_chats.py",
     "kbproc hook install ": "asks a person; tests/hooks/test_install.py",
     "kbproc hook remove ": "asks a person; tests/hooks/test_install.py",
     "kbproc open": "runs until Ctrl-C; tests/page opens it",
@@ -149,10 +168,12 @@ ELSEWHERE = {
     "design:  stdin ─▶ wire/lines": "drawn",
     "design:  stdin ─▶ wire ─▶ methods": "drawn",
     "cluster: http: 127.0.0.1:8222": "tests/kit/nats.py",
+    "cluster: $ kbproc --store ~/kb cluster init": "tests/cluster/test_nodes.py",
     "contract: wrong    params.out": "what a broken server gets",
     "contract: unknown  not shown": "what a server without a method gets",
     'contract: """Kbproc, judged': "tests/contract",
     "harness: from kbproc.client import Kbproc": "tests/client/test_examples.py",
+    "harness: 0.594073 Tides": "tests/client/test_examples.py",
     "typescript: // A harness: reads a folder": "tests/client/test_typescript.py",
     "typescript: {": "tests/client/test_typescript.py",
     "hooks: <kbproc-reference>": "tests/hooks/test_context.py",
@@ -170,7 +191,7 @@ def runs(command: str) -> bool:
 
 
 COMMANDS = [name for name in PAGES if {block.language for block in in_page(name)} & SHELL]
-SLOW = {"harness", "moving", "operations", "reliability", "shell"}  # pages without output; 11 s
+SLOW = {"harness", "reliability", "shell"}  # pages without output
 
 
 @pytest.mark.parametrize("name", all_or([n for n in COMMANDS if n not in SLOW], COMMANDS))

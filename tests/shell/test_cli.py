@@ -408,6 +408,16 @@ def test_a_noun_alone_lists_all_its_commands(run: Run) -> None:
         (["serach"], "Did you mean kbproc search? See kbproc --help."),
         (["delete", "1"], "A noun is missing: do you mean kbproc doc delete? See kbproc --help."),
         (["rm", "1"], "A noun is missing: do you mean kbproc doc delete? See kbproc --help."),
+        (
+            ["undo"],
+            "Did you mean kbproc doc restore or kbproc events revert? kbproc docs undo shows how.",
+        ),
+        (["erase", "1"], "Did you mean kbproc store purge? kbproc docs undo shows how."),
+        (
+            ["model", "use", "all-MiniLM-L7"],
+            "Did you mean all-MiniLM-L6-v2? kbproc model list has the names; the folder of a "
+            "sentence-transformers model is one, too.",
+        ),
         (["download", "1"], "Did you mean kbproc doc download? See kbproc --help."),
         (["agnet", "list"], "Did you mean kbproc agent? See kbproc --help."),
         (["doc", "zz"], "See kbproc doc --help."),

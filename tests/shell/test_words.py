@@ -70,13 +70,13 @@ def test_one_of_many_is_named_by_its_place(run: Run) -> None:
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        (["list", "--limit", "many"], "--limit: expected an integer, got a string."),
+        (["list", "--limit", "many"], "--limit takes a whole number."),
         (["list", "--limit", "0"], "--limit must be at least 1."),
         (
             ["kb", "get", "UP"],
             "SLUG is 'UP': it takes 2–64 lower-case letters, digits and hyphens.",
         ),
-        (["doc", "get", "x"], "ID: expected an integer, got a string."),
+        (["doc", "get", "x"], "ID takes a whole number."),
         (
             ["list", "--tags", "a\u200bb"],
             "--tags holds the character U+200B, which names may not hold.",
@@ -90,7 +90,7 @@ def test_a_wrong_value_is_named_by_its_flag(run: Run, argv: list[str], message: 
 @pytest.mark.parametrize(
     ("argv", "hint"),
     [
-        (["doc", "get", "99"], "See kbproc doc list for the documents there are."),
+        (["doc", "get", "99"], "See kbproc list for the documents there are."),
         (["kb", "delete", "default"], "Delete its documents with kbproc doc delete instead."),
         (["doc", "wait", "--ids", "1", "--timeout", "0"], None),
     ],
@@ -233,7 +233,8 @@ def test_a_hint_names_a_switch_as_it_is_typed(run: Run, tmp_path: Path) -> None:
         ("$.params.nothing.at_all is long.", "nothing.at_all is long."),
         ("Ask again with include_superseded: true.", "Ask again with --include-superseded."),
         ("Set include_superseded, too.", "Set --include-superseded, too."),
-        ("doc.get shows it.", "kbproc doc get shows it."),
+        ("doc.get shows it.", "kbproc info shows it."),
+        ("doc.ingest reads it.", "kbproc add reads it."),
         ("Read kbproc doc.get first.", "Read kbproc doc.get first."),
         (
             "doc.getter and x.doc.get and doc.get/x stay.",

@@ -106,9 +106,17 @@ def _described(*, full: bool) -> str:
     return json.dumps(whole, ensure_ascii=False, separators=(",", ":"), default=str)
 
 
+def _weighed(*names: str) -> int:
+    """Returns the sum of sizes that `python -m bench.sizes` has measured, in megabytes."""
+    sizes = json.loads((ROOT / "bench/sizes.json").read_text(encoding="utf-8"))
+    return sum(int(sizes[name]) for name in names)
+
+
 # Name → the number or the date that stands for it.
 FACTS: dict[str, Callable[[], float | str]] = {
     "download_mb": lambda: weights.CARRIERS[DEFAULT_MODEL].megabytes + weights.RUNTIME_MEGABYTES,
+    "words_mb": lambda: _weighed("words"),
+    "all_mb": lambda: _weighed("meaning", "model"),
     "tools": lambda: len(declared.SETS["default"]),
     **{
         f"{name}_tokens": lambda name=name: _tokens(_listed(name))  # type: ignore[misc]
@@ -226,6 +234,8 @@ FACTS: dict[str, Callable[[], float | str]] = {
 SENTENCES: dict[str, tuple[str, ...]] = {
     "README.md": (
         "once: search by meaning, too; {download_mb} MB come",
+        "| `pip install .` | {words_mb} MB |",
+        "| `kbproc model install` | {all_mb} MB in all,",
         "Up to {exact_chunks} chunks every vector is compared",
         "{tools:Word} tools in some {default_tokens} tokens, every other method behind two of them",
     ),

@@ -525,7 +525,7 @@ export interface ClusterInitParams {
   monitor?: string[];
   /** take the loss of acknowledged writes in a power cut into account */
   unsafe_sync?: boolean;
-  /** a file of NATS */
+  /** a .creds file of NATS, or a file with one line NAME:PASSWORD; mode 0600 */
   credentials?: string | null;
   /** nats://HOST:PORT of each */
   servers: string[];
@@ -552,7 +552,7 @@ export interface ClusterJoinParams {
   monitor?: string[];
   /** take the loss of acknowledged writes in a power cut into account */
   unsafe_sync?: boolean;
-  /** a file of NATS */
+  /** a .creds file of NATS, or a file with one line NAME:PASSWORD; mode 0600 */
   credentials?: string | null;
   /** nats://HOST:PORT of each */
   servers: string[];
@@ -3652,7 +3652,7 @@ export interface StoreMoveParams {
   monitor?: string[];
   /** take the loss of acknowledged writes in a power cut into account */
   unsafe_sync?: boolean;
-  /** a file of NATS */
+  /** a .creds file of NATS, or a file with one line NAME:PASSWORD; mode 0600 */
   credentials?: string | null;
   /** nats://HOST:PORT of each server, or file */
   to: string[];

@@ -261,7 +261,12 @@ def _how_to_get(name: str) -> str:
         return f"Install it: {command}. Embedding starts by itself once it is there."
     if hub_name(name):
         return f"Install it from the Hugging Face hub: kbproc model install {name}."
-    return "Name a folder that holds a sentence-transformers model; nothing is downloaded."
+    from kbproc.base.suggest import closest, did_you_mean
+
+    return (
+        f"{did_you_mean(closest(name, CARRIERS))}model.list has the names; the folder of a "
+        "sentence-transformers model is one, too."
+    )
 
 
 def _brought_by(name: str) -> str:

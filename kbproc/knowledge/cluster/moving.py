@@ -5,10 +5,12 @@ The folder `log` always stays: with a shared log it holds the node's copy.
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import Meta, Struct
@@ -64,11 +66,33 @@ class ServerParams(WriteParams, kw_only=True, frozen=True):
     unsafe_sync: Annotated[
         bool, Meta(description="take the loss of acknowledged writes in a power cut into account")
     ] = False
-    credentials: Annotated[str, Meta(max_length=4000, description="a file of NATS")] | None = None
+    credentials: (
+        Annotated[
+            str,
+            Meta(
+                max_length=4000,
+                description="a .creds file of NATS, or a file with one line NAME:PASSWORD; mode "
+                "0600",
+            ),
+        ]
+        | None
+    ) = None
 
-    def settings_of(self, servers: list[str], stream: str) -> Settings:
-        """Returns the settings as store.toml has them."""
-        options = {name: getattr(self, name) for name in ("monitor", "unsafe_sync", "credentials")}
+    def settings_of(self, servers: list[str], stream: str, cwd: Path) -> Settings:
+        """Returns the settings as store.toml has them; `cwd`: where relative paths start.
+
+        Raises input.invalid_params.
+        """
+        if any("@" in server for server in servers):
+            raise KbprocError(
+                "input.invalid_params",
+                "A name and a password are not taken in an address: lists of processes, histories "
+                "of shells and store.toml show it.",
+                hint="Put NAME:PASSWORD into a file of mode 0600 and name that as credentials.",
+            )
+        options = {name: getattr(self, name) for name in ("monitor", "unsafe_sync")}
+        if self.credentials is not None:
+            options["credentials"] = os.path.normpath(cwd / Path(self.credentials).expanduser())
         settings = {"servers": servers, "stream": stream, **options}
         return {"kind": "jetstream", **{k: v for k, v in settings.items() if v}}
 
@@ -82,8 +106,8 @@ class StreamParams(ServerParams, kw_only=True, frozen=True):
     ]
     stream: Annotated[Slug, Meta(description="what the nodes call the store that they share")]
 
-    def settings(self) -> Settings:
-        return self.settings_of(self.servers, self.stream)
+    def settings(self, cwd: Path) -> Settings:
+        return self.settings_of(self.servers, self.stream, cwd)
 
 
 class Moved(Struct, kw_only=True, frozen=True):
@@ -156,12 +180,16 @@ def found(
 
 def join(library: NodeLibrary, settings: Settings) -> Moved:
     """Makes a new store a node of the stream. Raises store.*, resource.conflict."""
+    from kbproc.engine.cluster.jetstream.making import unusable
+
     with _locked(library) as store:
         check_blank(store)
         folder = store.folder / "log"
         beside = folder.with_name("log.joining")
         shutil.rmtree(beside, ignore_errors=True)
-        open_shared(beside, settings=settings).close()
+        with closing(open_shared(beside, settings=settings)) as log:
+            if log.trouble is not None:  # there is nothing that the views could be made of
+                raise unusable(settings["servers"], log.trouble)
         joining.begin(store.folder)
         forgotten.drop(store.folder)
         store.log.close()

@@ -42,7 +42,7 @@ def plan(call: Call, params: InitCluster) -> Decide:
 def init(call: Call, params: InitCluster, write: LongWrite) -> Reply:
     moved = moving.found(
         call.library,
-        params.settings(),
+        params.settings(call.peer.cwd),
         params.replicas,
         lambda done, total: call.progress("publish", done, total, params.stream),
     )

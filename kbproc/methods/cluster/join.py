@@ -41,5 +41,5 @@ def plan(call: Call, params: JoinCluster) -> Decide:
     ],
 )
 def join(call: Call, params: JoinCluster, write: LongWrite) -> Reply:
-    moved = moving.join(call.library, params.settings())
+    moved = moving.join(call.library, params.settings(call.peer.cwd))
     return Reply.ending(write.end(moved), moved.seq)

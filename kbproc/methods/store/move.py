@@ -74,7 +74,7 @@ def move(call: Call, params: MoveStore, write: LongWrite) -> Reply:
     else:
         moved = moving.found(
             call.library,
-            params.settings_of(params.to, params.stream),
+            params.settings_of(params.to, params.stream, call.peer.cwd),
             params.replicas,
             lambda done, total: call.progress("publish", done, total, params.stream),
         )

@@ -293,7 +293,11 @@ OWN_COMMANDS = {
                 Flag(name="--stream", type="string", help="what the nodes call their store"),
                 Flag(name="--model", type="string", help="a name or a folder, as the nodes have"),
                 Flag(name="--parallel", type="integer", help="jobs at a time", default=2),
-                Flag(name="--credentials", type="string", help="a file of NATS"),
+                Flag(
+                    name="--credentials",
+                    type="string",
+                    help="a .creds file, or one with NAME:PASSWORD",
+                ),
             ),
             takes=("--profile",),
         ),
@@ -499,6 +503,16 @@ def own_commands_of(noun: str) -> list[Command]:
     return [command for name, command in OWN_COMMANDS.items() if name.startswith(f"{noun} ")]
 
 
+# A newcomer's word → the page about it, and the commands that do it.
+_MEANT: dict[str, tuple[str, ...]] = {
+    "undo": ("undo", "doc restore", "events revert"),
+    "forget": ("undo", "store purge", "doc delete"),
+    "erase": ("undo", "store purge"),
+    "remember": ("knowledge", "knowledge store", "hook install"),
+    "share": ("moving", "store export"),
+}
+
+
 def nouns(registry: Names[Described]) -> set[str]:
     """Returns the first words of the commands that have two words."""
     dotted = {name.partition(".")[0] for name in registry.methods if "." in name}
@@ -543,6 +557,8 @@ def _unknown_command(
     matches = sorted(name for name in (*commands, *OWN_COMMANDS) if name.endswith(f" {verb}"))
     if matches:
         return _verb_alone(words[0], sorted(matches, key=lambda name: not name.startswith("doc ")))
+    if words[0] in _MEANT:
+        return _meant(words[0])
     every = {*commands, *aliases, *OWN_COMMANDS, *all_nouns}
     like = closest(words[0], every)
     return KbprocError(
@@ -551,6 +567,19 @@ def _unknown_command(
         field=words[0],
         valid_values=ranked(words[0], every),
         hint=f"{did_you_mean(like and f'kbproc {like}')}See kbproc --help.",
+    )
+
+
+def _meant(typed: str) -> KbprocError:
+    """Returns the error for a newcomer's word, with the commands that do what it says."""
+    page, *commands = _MEANT[typed]
+    named = " or ".join(f"kbproc {command}" for command in commands)
+    return KbprocError(
+        "input.unknown_method",
+        f"There is no command {typed!r}.",
+        field=typed,
+        valid_values=commands,
+        hint=f"Did you mean {named}? kbproc docs {page} shows how.",
     )
 
 

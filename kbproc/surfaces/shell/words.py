@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 _PLACE = re.compile(r"\$\.params(?P<path>(?:\.\w+)*)(?P<item>(?:\[[^][]*\](?:\.\w+)*)*)")
 _SWITCH = re.compile(r"\b(\w+): true\b")
+_NO_NUMBER = re.compile(r": expected an integer(?: or null)?, got a string\.\Z")
 _LONGEST_COMMAND = 2000  # characters; a longer command is not repeated
 # The flag to name where several set the same param.
 _PREFERRED = {"timeout_ms": "--timeout", "dry_run": "--dry-run"}
@@ -94,10 +95,18 @@ class Words:
         return worded
 
     def text(self, text: str) -> str:
-        text = _PLACE.sub(self._place, text)
-        text = self._commands(lambda match: f"kbproc {match[0].replace('.', ' ')}", text)
+        text = _NO_NUMBER.sub(" takes a whole number.", _PLACE.sub(self._place, text))
+        text = self._commands(lambda match: f"kbproc {self._short(match[0])}", text)
         text = _SWITCH.sub(lambda match: self._typed.get(match[1], match[0]), text)
         return self._params(lambda match: self._typed.get(match[0], "--timeout"), text)
+
+    def _short(self, method: str) -> str:
+        """Returns the command as the docs write it: add for doc.ingest."""
+        return self._aliases.get(method) or method.replace(".", " ")
+
+    @cached_property
+    def _aliases(self) -> dict[str, str]:
+        return {method: alias for alias, method in self._registry.aliases.items()}
 
     def _place(self, match: re.Match[str]) -> str:
         """Returns the flag or argument of a param, or of the param that holds the member.

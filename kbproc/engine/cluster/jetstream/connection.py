@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from nats.aio.client import Client
 from nats.errors import Error as NatsError
 
+from kbproc.engine.cluster.jetstream.credentials import login
 from kbproc.engine.cluster.jetstream.settings import StreamSettings
 
 ANSWERS_S = 2.0
@@ -100,12 +101,14 @@ def words(error: BaseException) -> str:
 async def connected(server: str, credentials: str | None) -> Client:
     """Returns a connection that never reconnects by itself.
 
-    Raises what nats raises, OSError, TimeoutError.
+    `server` of the scheme tls is refused unless it encrypts; SSL_CERT_FILE names the certificates
+    that are trusted, as elsewhere. Raises what nats raises, OSError, TimeoutError.
     """
 
     async def ignore(error: Exception) -> None:
         """Ignores the error, because nats raises it as well or ends the connection."""
 
+    proof = login(credentials) if credentials else {}
     connection = Client()
     connecting = connection.connect(
         [server],
@@ -116,10 +119,13 @@ async def connected(server: str, credentials: str | None) -> Client:
         connect_timeout=int(ANSWERS_S),
         ping_interval=_PING_S,
         max_outstanding_pings=2,
-        user_credentials=credentials,
+        **proof,
     )
     try:
         await asyncio.wait_for(connecting, 2 * ANSWERS_S)
+        # nats-py encrypts where the server asks for it, whatever the scheme says.
+        if server.startswith("tls://") and not connection._server_info.get("tls_required"):
+            raise ConnectionError("the server does not ask for TLS (tls in its configuration)")
     except BaseException:
         await close(connection)
         raise
@@ -130,11 +136,11 @@ async def close(connection: Client) -> None:
     """Closes the connection and, in any case, its socket.
 
     A client that is closing already returns at once, and one whose task is cancelled while it
-    closes leaves the socket to the loop, which ends.
+    closes leaves the socket to the loop, which ends. One whose TLS handshake failed waits for ever.
     """
     try:
         with contextlib.suppress(*LOST):
-            await connection.close()
+            await asyncio.wait_for(connection.close(), ANSWERS_S)
     finally:
         if connection._transport is not None:
             connection._transport.close()  # type: ignore[no-untyped-call]

@@ -232,8 +232,8 @@ async def check_server(connection: Client, settings: StreamSettings) -> None:
             raise StreamRefused(0, "it does not say whether it syncs what it acknowledges")
         raise _unfit(
             "It is unknown whether the NATS server syncs what it acknowledges",
-            "Name the monitoring address of each server in store.toml, "
-            '[log] monitor = ["http://…"]; unsafe_sync = true does without.',
+            "Name the monitoring address of each server, http://HOST:8222, as monitor; or take the "
+            "loss of acknowledged writes into account by unsafe_sync.",
         )
 
 

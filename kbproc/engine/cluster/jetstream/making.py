@@ -44,10 +44,14 @@ async def _ask(settings: StreamSettings, work: Callable[[LogStream], Awaitable[T
             return await using(server, settings.credentials, use)
         except (*LOST, StreamRefused) as error:
             why = error
-    raise KbprocError(
+    raise unusable(settings.servers, words(why))
+
+
+def unusable(servers: Iterable[str], why: str) -> KbprocError:
+    return KbprocError(
         "store.io",
-        f"None of {', '.join(settings.servers)} can be used: {words(why)}.",
-        hint="Check the addresses, and that the servers run with JetStream.",
+        f"None of {', '.join(servers)} can be used: {why}.",
+        hint="Check the addresses, the credentials, and that the servers run with JetStream.",
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from kbproc.base.errors import KbprocError
 from kbproc.base.host import installs
 
-_SERVER = re.compile(r"(nats|tls)://[^\s/]{1,300}\Z")
+_SERVER = re.compile(r"(nats|tls)://[^\s/@]{1,300}\Z")
 _KINDS = ("hash",)  # any other name is a model that onnx runs
 
 Last = Callable[[str], Any]

@@ -279,7 +279,7 @@ def _unreachable(why: str) -> KbprocError:
     return KbprocError(
         "store.io",
         f"No server of the cluster can be used: {why}.",
-        hint="Check the addresses, and that the servers run with JetStream.",
+        hint="Check the addresses, the credentials, and that the servers run with JetStream.",
     )
 
 

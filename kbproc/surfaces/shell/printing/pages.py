@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 _WIDEST = 100  # longer lines are hard to read
 _UNWRAPPED = re.compile(r"^(```.*?^```$|#{1,6} .*?$)", re.M | re.S)
+_LINK = re.compile(r"(?<!!)\[([^][]+)\]\((?:\.\./)*(?P<page>[\w/-]+\.md)?(?P<anchor>#[^)\s]*)?\)")
+_IMAGE = re.compile(r"!\[([^][]*)\]\([^)\s]+\)")
 _RULES = {"#": "=", "##": "-"}
 
 
@@ -41,7 +43,24 @@ def _drawn(piece: str) -> RenderableType:
         code = "\n".join(f"    {line}" for line in piece.split("\n")[1:-1])
         return Text(code, style="cyan")
     if not piece.startswith("#"):
-        return Markdown(piece, hyperlinks=False)
+        return Markdown(_linked(piece), hyperlinks=False)
     level, _, title = piece.replace("`", "").partition(" ")
     rule = _RULES.get(level, "") * len(title)
     return Text(f"{title}\n{rule}".strip(), style="bold")
+
+
+def _linked(piece: str) -> str:
+    """Returns the piece with links as `kbproc docs` takes them: undo#forgetting.
+
+    A link within the page is its text alone. In a table the section is left out, because a cell
+    can't break it.
+    """
+
+    def link(match: re.Match[str]) -> str:
+        if match["page"] is None:
+            return match[1]
+        is_in_table = piece.startswith("|", piece.rfind("\n", 0, match.start()) + 1)
+        anchor = "" if is_in_table else match["anchor"] or ""
+        return f"[{match[1]}]({match['page'].removesuffix('.md')}{anchor})"
+
+    return _LINK.sub(link, _IMAGE.sub(r"(Picture: \1)", piece))
