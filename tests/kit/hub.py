@@ -195,8 +195,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         return data[:-1] + bytes([data[-1] ^ 1]) if file in self.server.lies else data
 
     def _send(self, status: int, body: bytes, *, cut: str | bool = False, **headers: str) -> None:
-        self.send_response(status)
-        for name, value in {"content-length": str(len(body)), **headers}.items():
+        self.send_response_only(status)
+        own = {"content-length": str(len(body)), "date": self.date_time_string()}
+        for name, value in {**own, **headers}.items():
             self.send_header(name, value)
         self.end_headers()
         if self.command == "HEAD":

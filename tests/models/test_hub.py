@@ -544,7 +544,7 @@ def test_a_cross_encoder_is_installed_by_its_name_and_reads_hits(
     assert [hit["text"] for hit in hits] == [text_of(share) for share in reversed(SHARES)]
     for share, hit in zip(reversed(SHARES), hits, strict=True):
         own = logistic(models.logit(fond, QUESTION, f"Note {share}\n{text_of(share)}"))
-        assert hit["score"] == pytest.approx(own, abs=0.02)
+        assert hit["score"] == pytest.approx(own, abs=0.03)
 
 
 def test_a_cross_encoder_reads_where_the_answer_is_in_doubt_and_its_time_lasts(
