@@ -318,6 +318,7 @@ class ModelShown(TypedDict):
     ndcg_at_10: dict[str, float] | None
     task: str
     measured_here: float | None
+    cost_ms: float | None
     remark: str | None
     languages: str | None
     licence: str | None

@@ -48,7 +48,9 @@ class Hub(http.server.ThreadingHTTPServer):
 
     `cuts`: names of files after whose half a connection is cut, once for each. `lies`: files that
     come with other bytes. `refusals`: answers to the next requests, status and headers. `busy`:
-    paths whose next request has to come again.
+    paths whose next request has to come again. `silent`: parts of paths whose requests get no
+    answer. `renamed`: repositories that have another name by now. `vanished`: files that are
+    listed, and are not there.
     """
 
     daemon_threads = True
@@ -63,6 +65,9 @@ class Hub(http.server.ThreadingHTTPServer):
         self.lies: set[str] = set()
         self.refusals: list[tuple[int, dict[str, str]]] = []
         self.busy: list[str] = []
+        self.silent: set[str] = set()
+        self.renamed: dict[str, str] = {}
+        self.vanished: set[str] = set()
         self.url = f"http://127.0.0.1:{self.server_port}"
         self.cdn = f"http://localhost:{self.server_port}"  # large files come from another host
 
@@ -96,7 +101,13 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         hub, path = self.server, unquote(urlsplit(self.path).path)
         hub.requests.append(f"{self.command} {path}")
         hub.headers.append({name.lower(): value for name, value in self.headers.items()})
-        if busy := next((one for one in hub.busy if one in path), None):
+        if any(part in path for part in hub.silent):
+            self.close_connection = True
+        elif old := next((one for one in hub.renamed if f"/{one}" in path), None):
+            place = path.replace(f"/{old}", f"/{hub.renamed[old]}")
+            query = urlsplit(self.path).query
+            self._send(307, b"", location=place + (f"?{query}" if query else ""))
+        elif busy := next((one for one in hub.busy if one in path), None):
             hub.busy.remove(busy)
             self._send(429, b"{}", **{"retry-after": "3"})
         elif hub.refusals:
@@ -156,7 +167,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         if repository is None:
             return
         data = repository.commits.get(commit, {}).get(file)
-        if data is None:
+        if data is None or file in self.server.vanished:
             code = {"x-error-code": "EntryNotFound", "x-repo-commit": commit}
             self._send(404, b"", **code)
             return
@@ -184,8 +195,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         return data[:-1] + bytes([data[-1] ^ 1]) if file in self.server.lies else data
 
     def _send(self, status: int, body: bytes, *, cut: str | bool = False, **headers: str) -> None:
-        self.send_response(status)
-        for name, value in {"content-length": str(len(body)), **headers}.items():
+        self.send_response_only(status)
+        own = {"content-length": str(len(body)), "date": self.date_time_string()}
+        for name, value in {**own, **headers}.items():
             self.send_header(name, value)
         self.end_headers()
         if self.command == "HEAD":

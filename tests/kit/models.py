@@ -151,6 +151,21 @@ def states(folder: Path, ids: list[int], types: list[int] | None = None) -> NDAr
     return x
 
 
+def logit(folder: Path, query: str, text: str, *, max_tokens: int = 64) -> float:
+    """Computes a cross-encoder's logit of a pair from the formulas; the text alone is cut."""
+    from safetensors.numpy import load_file
+    from tokenizers import Tokenizer
+
+    words = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    words.enable_truncation(max_tokens, strategy="only_second")
+    pair = words.encode(query, text.encode("utf-8", "replace").decode())
+    tensors = load_file(folder / "model.safetensors")
+    first = states(folder, pair.ids, pair.type_ids)[0]
+    weights = {part: tensors[f"bert.pooler.dense.{part}"] for part in ("weight", "bias")}
+    pooled = np.tanh(weights["weight"] @ first + weights["bias"])
+    return float(tensors["classifier.weight"][0] @ pooled + tensors["classifier.bias"][0])
+
+
 def _shapes(config: dict[str, Any]) -> dict[str, tuple[int, ...]]:
     hidden, inner = config["hidden_size"], config["intermediate_size"]
     tables = {"word": "vocab_size", "position": "max_position_embeddings"}

@@ -22,6 +22,31 @@ def cross_encoder(folder: Path, *, labels: int = 1, spread: float = 0.3, **size:
     return bert(folder, labels=labels, spread=spread, **size)
 
 
+def fond_of(folder: Path, word: str) -> Path:
+    """Writes a cross-encoder whose logit grows with the share of a word in query and text.
+
+    Each token is one of two states, the word or another one; its only layer gives the first token
+    the mean of all, and the head reads how much of the word is in it.
+    """
+    from safetensors.numpy import load_file, save_file
+
+    cross_encoder(folder, spread=0, layers=1)
+    file = folder / "model.safetensors"
+    tensors = load_file(file)
+    words = json.loads((folder / "tokenizer.json").read_text())["model"]["vocab"]
+    table = tensors["bert.embeddings.word_embeddings.weight"]
+    table[:, 1] = 1
+    table[words[word]] = 0
+    table[words[word], 0] = 1
+    layer = "bert.encoder.layer.0.attention"
+    for name in (f"{layer}.self.value.weight", f"{layer}.output.dense.weight"):
+        tensors[name][0, 0] = 1
+    tensors["bert.pooler.dense.weight"][0, 0] = 1
+    tensors["classifier.weight"][0, 0] = 8
+    save_file(tensors, file, metadata={"format": "pt"})
+    return folder
+
+
 # Maps a request's query and documents to the answer: a status, headers and a body.
 Reply = tuple[int, dict[str, str], Any]
 Script = Callable[[str, list[str]], Reply]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import tomllib
 import types
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,13 +16,18 @@ import pytest
 
 from kbproc.base import host
 from kbproc.base.errors import KbprocError
+from kbproc.base.settings.config import Rerank
 from kbproc.engine.models import catalogue, install, weights
 from kbproc.engine.models.hub import bringing, cache, client, pins
 from kbproc.engine.models.hub.names import HubName, hub_name
 from kbproc.engine.models.interface import ModelSpec
+from kbproc.engine.models.reranking.crossencoder import logistic
+from kbproc.engine.store.folder import write_settings
+from tests.conftest import OpenSession
 from tests.kit import hub as hubs
-from tests.kit import models
+from tests.kit import models, pages, rerank
 from tests.kit.hub import TOKEN, Hub
+from tests.kit.talk import REPO, Session
 
 NAME = "someone/tiny-model"
 
@@ -48,7 +54,7 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
     monkeypatch.setattr(file_download, "time", clock)
     with hubs.hub() as server:
 
-        def ask(request: client.Request, tell: Any, cancelled: Any) -> client.Found:
+        def ask(request: client.Request, tell: Any, cancelled: Any) -> client.HubModel:
             return client.ask(msgspec.structs.replace(request, endpoint=server.url), tell)
 
         monkeypatch.setattr(bringing, "ask_in_child", ask)
@@ -201,10 +207,41 @@ def test_a_cut_connection_goes_on_where_it_was_cut(
     import huggingface_hub.constants
 
     monkeypatch.setattr(huggingface_hub.constants, "DOWNLOAD_CHUNK_SIZE", 1000)
-    hub.cuts.append("model.safetensors")
+    hub.cuts += ["model.safetensors"] * 2
     assert brought()
     size = len(hub.repositories[NAME].commits[hub.repositories[NAME].main]["model.safetensors"])
-    assert hub.ranges == [f"bytes={size // 2 // 1000 * 1000}-"]
+    first = size // 2 // 1000 * 1000
+    assert hub.ranges == [f"bytes={first}-", f"bytes={first + (size - first) // 2 // 1000 * 1000}-"]
+
+
+def test_a_connection_that_stays_cut_leaves_nothing(hub: Hub) -> None:
+    for path, word in (("/cdn/", "disconnected"), (f"/api/models/{NAME}", "disconnected")):
+        hub.silent = {path}
+        error = refused()
+        assert (error.type, error.retryable) == ("network.failed", True)
+        assert f"{hub.url} can't be reached" in error.message and word in error.message
+        assert not list(cache.hub_cache().rglob("*.incomplete"))
+    hub.silent.clear()
+    assert brought()
+
+
+def test_a_model_that_was_renamed_comes_under_its_old_name(hub: Hub, tmp_path: Path) -> None:
+    hub.renamed["someone/old-name"] = NAME
+    assert brought("someone/old-name")
+    assert snapshot("someone/old-name").name == hub.repositories[NAME].main
+    assert catalogue.load(ModelSpec(name="someone/old-name"), tmp_path / "exported").dim == 32
+
+
+def test_what_is_not_there_is_named(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_TOKEN", TOKEN)
+    error = refused("someone/no-such-model")
+    assert (error.type, error.retryable) == ("model.unavailable", False)
+    assert "has no model someone/no-such-model" in error.message
+    hub.vanished.add("tokenizer.json")
+    error = refused()
+    assert (error.type, "answers 404" in error.message) == ("network.failed", True)
+    hub.vanished.clear()
+    assert brought()
 
 
 @pytest.mark.parametrize("file", ["model.safetensors", "tokenizer.json"])
@@ -244,6 +281,9 @@ def test_a_hub_that_asks_to_wait_is_quoted(hub: Hub) -> None:
     hub.refusals.append((429, {"retry-after": "7"}))
     error = refused()
     assert (error.type, error.retry_after_ms, error.retryable) == ("network.failed", 7000, True)
+    now, later = "Tue, 10 Nov 2026 10:00:00 GMT", "Tue, 10 Nov 2026 10:02:00 GMT"
+    hub.refusals.append((429, {"date": now, "retry-after": later}))
+    assert refused().retry_after_ms == 120_000
     hub.refusals.append((503, {}))
     assert "answers 503" in refused().message
 
@@ -257,7 +297,7 @@ def test_a_file_for_which_the_hub_asks_to_wait_comes_later(hub: Hub) -> None:
 def test_no_hub_is_a_failure_of_the_network(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     url = hub.url
 
-    def ask(request: client.Request, tell: Any, cancelled: Any) -> client.Found:
+    def ask(request: client.Request, tell: Any, cancelled: Any) -> client.HubModel:
         there = msgspec.structs.replace(request, endpoint="http://127.0.0.1:9")
         return client.ask(there, tell)
 
@@ -444,6 +484,90 @@ def test_a_vocabulary_serves_a_bert_without_a_tokenizer(hub: Hub, tmp_path: Path
         spec = ModelSpec(name=f"someone/{folder.name}")
         vectors.append(catalogue.load(spec, tmp_path / "exported").embed("Ünïted 东京 backups run"))
     assert vectors[0].tolist() == vectors[1].tolist()
+
+
+# ---------------------------------------------------------------------- cross-encoders
+
+
+READER = "cross-encoder/ms-marco-MiniLM-L6-v2"  # which docs/search.md installs
+QUESTION = "git backup kettle spout tea"
+SHARES = range(7)  # how often the word stands in a text that the cross-encoder is fond of
+
+
+@pytest.fixture
+def fond(hub: Hub, tmp_path: Path) -> Path:
+    """A cross-encoder on the hub whose score grows with the share of a word, by its weights."""
+    folder = rerank.fond_of(tmp_path / "fond", "runner")
+    hub.add(READER, folder, licence="apache-2.0")
+    return folder
+
+
+def block_of(language: str) -> str:
+    """Returns the block of docs/search.md that is about this cross-encoder."""
+    page = pages.blocks(REPO / "docs" / "search.md")
+    [text] = [one.text for one in page if one.language == language and READER in one.text]
+    return text
+
+
+def text_of(share: int) -> str:
+    return "Git backup " + " ".join(["runner"] * share + ["tested"] * (6 - share))
+
+
+def shares(session: Session, **params: Any) -> list[int]:
+    """Returns how often the word stands in each hit, in the order of the hits."""
+    hits = session.data("search", query=QUESTION, limit=20, **params)["results"]
+    return [hit["text"].count("runner") for hit in hits]
+
+
+def test_a_cross_encoder_is_installed_by_its_name_and_reads_hits(
+    hub: Hub, fond: Path, tmp_path: Path, open_session: OpenSession
+) -> None:
+    session = open_session(rerank=Rerank(model=READER))
+    texts = [{"title": f"Note {share}", "text": text_of(share)} for share in SHARES]
+    session.data("doc.create", documents=texts)
+    session.embedded()
+    error = session.error("search", query=QUESTION, fusion="rerank")
+    assert f"{READER} is not installed" in error["message"]
+    assert f"kbproc model install {READER}" in error["hint"]
+    done = session.data("model.install", name=READER)
+    assert (done["changed"], done["kind"], done["licence"]) == (True, "reranker", "apache-2.0")
+    assert done["current"]
+    assert done["revision"] == hub.repositories[READER].main
+    example = json.loads(block_of("json"))
+    assert (example.keys(), example["kind"]) == (done.keys(), done["kind"])
+    [entry] = [one for one in session.data("model.list") if one["name"] == READER]
+    assert (entry["task"], entry["status"], entry["current"]) == ("reranker", "ready", True)
+    assert entry["cost_ms"] == done["cost_ms"] > 0
+    [again] = [one for one in session.data("model.list", measure=True) if one["name"] == READER]
+    assert (again["cost_ms"] > 0, again["measured_here"]) == (True, None)
+    hits = session.data("search", query=QUESTION, fusion="rerank", limit=20)["results"]
+    assert [hit["text"] for hit in hits] == [text_of(share) for share in reversed(SHARES)]
+    for share, hit in zip(reversed(SHARES), hits, strict=True):
+        own = logistic(models.logit(fond, QUESTION, f"Note {share}\n{text_of(share)}"))
+        assert hit["score"] == pytest.approx(own, abs=0.03)
+
+
+def test_a_cross_encoder_reads_where_the_answer_is_in_doubt_and_its_time_lasts(
+    fond: Path, tmp_path: Path, open_session: OpenSession
+) -> None:
+    folder = tmp_path / "store"
+    session = open_session(folder)
+    texts = [{"title": f"Note {share}", "text": text_of(share)} for share in SHARES]
+    session.data("doc.create", documents=texts)
+    session.embedded()
+    reply = session.ask("model.install", name=READER)["result"]
+    assert f"KBPROC_RERANK_MODEL={READER}" in reply["meta"]["hint"]
+    assert not reply["data"]["current"]
+    blended = shares(session)
+    session.close()
+    settings = tomllib.loads(block_of("toml"))
+    write_settings(folder / "store.toml", settings["search"], "search")
+    for seconds, order in ((60.0, [*reversed(SHARES)]), (1e-9, blended)):
+        write_settings(folder / "store.toml", {**settings["rerank"], "budget_s": seconds}, "rerank")
+        session = open_session(folder)
+        assert shares(session) == order
+        session.close()
+    assert blended != [*reversed(SHARES)]
 
 
 # ---------------------------------------------------------------------- in its process

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import subprocess
 import sys
 import threading
+import types
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +26,7 @@ from kbproc.engine.models.reranking.crossencoder import (
 )
 from kbproc.engine.models.reranking.judgements import Judgements
 from kbproc.engine.models.reranking.reranker import Reranker, reranker_of
-from tests.kit import rerank
+from tests.kit import models, rerank
 from tests.kit.patience import PATIENCE
 from tests.kit.talk import REPO
 
@@ -87,7 +89,6 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("cache")
 
 
-@pytest.mark.model
 @pytest.mark.parametrize(
     "kind, precision, most", [("sharp", "fp32", 1e-3), ("smooth", "int8", 0.02)]
 )
@@ -99,11 +100,17 @@ def test_an_export_gives_the_models_own_scores(
     meta = read_meta(target)
     assert meta is not None
     assert (meta.precision.partition("-")[0], meta.max_tokens) == (precision, 64)
-    own = torchs_scores(folder, QUERY, TEXTS, 64)
+    own = [logistic(models.logit(folder, QUERY, text)) for text in TEXTS]
     assert scores_of(target, QUERY, TEXTS) == pytest.approx(own, abs=most)
     if kind == "sharp":
         assert max(own) - min(own) > 0.1, "else anything would be equal"
     assert all(path.stat().st_mode & 0o777 == 0o600 for path in target.iterdir())
+
+
+@pytest.mark.model
+def test_torch_gives_the_scores_of_the_formulas(sharp: Path) -> None:
+    own = [logistic(models.logit(sharp, QUERY, text)) for text in TEXTS]
+    assert torchs_scores(sharp, QUERY, TEXTS, 64) == pytest.approx(own, abs=1e-3)
 
 
 @pytest.mark.model
@@ -168,6 +175,32 @@ def test_too_many_candidates_for_the_time(sharp: Path, cache: Path) -> None:
     with pytest.raises(KbprocError, match="did not read all candidates") as caught:
         hurried.judge(QUERY, TEXTS)
     assert "rerank.timeout_s" in caught.value.hint
+
+
+def test_what_is_read_in_time_is_the_beginning(
+    sharp: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A clock that only the model moves: each text takes a second."""
+    seconds = itertools.count(1)
+    clock = [0]
+    texts = [f"git backup {number}" for number in range(40)]
+    whole = CrossEncoder(str(sharp), cache, 50, 30.0).judge(QUERY, texts)
+    logit = OnnxCrossEncoder.logit
+
+    def slow(model: OnnxCrossEncoder, query: Any, text: str) -> float:
+        clock[0] = next(seconds)
+        return logit(model, query, text)
+
+    monkeypatch.setattr(OnnxCrossEncoder, "logit", slow)
+    monkeypatch.setattr(crossencoder, "time", types.SimpleNamespace(monotonic=lambda: clock[0]))
+    reranker = CrossEncoder(str(sharp), cache, 50, 30.0)
+    reranker.prepare()
+    for budget, least, most in ((0.0, 1, 1), (9.5, 8, 10), (1000.0, 40, 40)):
+        judged = reranker.judge_within(f"{QUERY} {budget}", texts, budget)
+        assert least <= len(judged) <= most
+        again = CrossEncoder(str(sharp), cache, 50, 1000.0)
+        assert judged == again.judge(f"{QUERY} {budget}", texts[: len(judged)])
+    assert reranker.judge_within(QUERY, texts, 1000.0) == whole
 
 
 @pytest.mark.model

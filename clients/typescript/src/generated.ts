@@ -2250,11 +2250,11 @@ export interface ModelListParams {
   min_seq?: number | null;
   /** give up after this many milliseconds */
   timeout_ms?: number | null;
-  /** embed some texts with each model that is ready, and say how many a second */
+  /** run each model that is ready, and say how many texts a second it embeds, or how long a cross-encoder takes for one */
   measure?: boolean;
 }
 
-/** `status`: ready, needs_export (it is prepared on first use), or why it can't be had. Of `none`: that only words are searched. `size_bytes`: of the model as exported. `texts_per_second`: on one core, to compare models by; `measured_here`: the same on this machine. `ndcg_at_10`: how well meaning alone finds, by collection of docs/search.md; null, with the `remark` that says so: not measured. Of a model on the hub, what its card says: `task`, `languages`, `licence`, `pooling`, the prefixes of queries and documents, `download_bytes`, and shorter lengths that its vectors may be cut to (`matryoshka`). */
+/** `status`: ready, needs_export (it is prepared on first use), or why it can't be had. Of `none`: that only words are searched. `size_bytes`: of the model as exported. `texts_per_second`: on one core, to compare models by; `measured_here`: the same on this machine. `ndcg_at_10`: how well meaning alone finds, by collection of docs/search.md; null, with the `remark` that says so: not measured. `task`: an embedder gives vectors, a reranker is a cross-encoder, which reads the best hits again; `cost_ms` are the milliseconds that it took here for each of some passages. Of a model on the hub, what its card says: `languages`, `licence`, `pooling`, the prefixes of queries and documents, `download_bytes`, and shorter lengths that its vectors may be cut to (`matryoshka`). */
 export interface ModelShown {
   name: string;
   kind: "hash" | "none" | "onnx" | "openai" | "sentence-transformers" | (string & {});
@@ -2267,6 +2267,7 @@ export interface ModelShown {
   ndcg_at_10: Record<string, number> | null;
   task: "embedder" | "reranker" | (string & {});
   measured_here: number | null;
+  cost_ms: number | null;
   remark: string | null;
   languages: string | null;
   licence: string | null;

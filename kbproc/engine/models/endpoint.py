@@ -271,7 +271,7 @@ class Endpoint:
             f"answered {status}",
             hint="The account has used up its quota: raise it there." if is_used_up else hint,
             lasting=is_used_up or not (status in (408, 429) or status >= 500),
-            retry_after_ms=_wait_ms(response.headers),
+            retry_after_ms=wait_ms(response.headers),
             http_status=status,
         )
         error.status, error.reason = status, reason
@@ -313,7 +313,7 @@ def _beginning(response: Any) -> str:
     return data[:_MOST_REASON_BYTES].decode("utf-8", "replace")
 
 
-def _wait_ms(headers: Mapping[str, str]) -> int | None:
+def wait_ms(headers: Mapping[str, str]) -> int | None:
     """Returns the wait in Retry-After: seconds, or a date by the clock of the header Date.
 
     OpenAI and Azure send milliseconds, too.

@@ -477,7 +477,8 @@ def _chosen_answerer(store: Store, llm: Llm, trust: Trust) -> Answerer:
 def _reranker(store: Store, rerank: Rerank, trust: Trust, cache: Path) -> Reranker:
     """Returns the cross-encoder that the user names; else that of the store, if it is approved.
 
-    The store's settings bound candidates and time in both cases.
+    The store's settings bound candidates and time in both cases. A model alone is one of the hub,
+    unless the store names an endpoint: then it is the endpoint's.
     """
     own: dict[str, Any] = {
         name: value for name in Rerank.__struct_fields__ if (value := getattr(rerank, name))
@@ -487,7 +488,8 @@ def _reranker(store: Store, rerank: Rerank, trust: Trust, cache: Path) -> Rerank
     named = leads_to(settings)
     if _is_automatic(store.settings):
         own["budget_s"] = settings.get("budget_s", AUTOMATIC_S)
-    if "url" in own or "folder" in own:
+    is_of_hub = "model" in own and "url" not in settings
+    if "url" in own or "folder" in own or is_of_hub:
         bounds = {name: settings[name] for name in RERANK_BOUNDS if name in settings}
         return reranker_of({**bounds, **own}, cache)
     if named is None or trust.has_reranker(store.origin, settings):

@@ -49,6 +49,12 @@ class Installed(Struct, kw_only=True, frozen=True):
     cost_ms: float | None = None
 
 
+_NOT_NAMED = (
+    "Searches ask it once it is named: KBPROC_RERANK_MODEL={0}, or store.toml has the table "
+    '[rerank] with model = "{0}". kbproc docs search tells how.'
+)
+
+
 def plan(call: Call, params: InstallModel) -> Decide:
     from kbproc.engine.models.install import effects
 
@@ -99,15 +105,20 @@ def install(call: Call, params: InstallModel, write: LongWrite) -> Reply:
     switch.look_again(call.library)
     embedding = call.library.embedding
     pin = models.pin_of(params.name)
+    current = embedding.spec.name == params.name and embedding.problem is None
+    hint = None
+    if pin is not None and pin.kind == "reranker":
+        current = call.store.reranker.name == params.name
+        hint = None if current else _NOT_NAMED.format(params.name)
     data = Installed(
         name=params.name,
         changed=changed,
         folder=str(locate(params.name).folder if pin else installed_folder(params.name)),
-        current=embedding.spec.name == params.name and embedding.problem is None,
+        current=current,
         pending=embedding.pending_count,
         kind=pin.kind if pin else "embedder",
         revision=pin.commit if pin else None,
         licence=pin.licence if pin else None,
         cost_ms=cost_ms,
     )
-    return Reply(data=write.end(data).data)
+    return Reply(data=write.end(data).data, hint=hint)

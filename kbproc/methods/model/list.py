@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
+from kbproc.base.errors import KbprocError
 from kbproc.base.layout import Table
 from kbproc.base.params import ReadParams
 from kbproc.engine.models.interface import Kind
@@ -25,7 +26,8 @@ class ListModels(ReadParams, kw_only=True, frozen=True):
     measure: Annotated[
         bool,
         Meta(
-            description="embed some texts with each model that is ready, and say how many a second"
+            description="run each model that is ready, and say how many texts a second it embeds, "
+            "or how long a cross-encoder takes for one"
         ),
     ] = False
 
@@ -39,9 +41,12 @@ class ModelShown(Struct, kw_only=True, frozen=True):
     `measured_here`: the same on this machine. `ndcg_at_10`: how well meaning alone finds, by
     collection of docs/search.md; null, with the `remark` that says so: not measured.
 
-    Of a model on the hub, what its card says: `task`, `languages`, `licence`, `pooling`, the
-    prefixes of queries and documents, `download_bytes`, and shorter lengths that its vectors may be
-    cut to (`matryoshka`).
+    `task`: an embedder gives vectors, a reranker is a cross-encoder, which reads the best hits
+    again; `cost_ms` are the milliseconds that it took here for each of some passages.
+
+    Of a model on the hub, what its card says: `languages`, `licence`, `pooling`, the prefixes of
+    queries and documents, `download_bytes`, and shorter lengths that its vectors may be cut to
+    (`matryoshka`).
     """
 
     name: str
@@ -55,6 +60,7 @@ class ModelShown(Struct, kw_only=True, frozen=True):
     ndcg_at_10: dict[str, float] | None
     task: Literal["embedder", "reranker"] = "embedder"
     measured_here: float | None = None
+    cost_ms: float | None = None
     remark: str | None = None
     languages: str | None = None
     licence: str | None = None
@@ -70,12 +76,14 @@ def _table(data: list[dict[str, Any]], params: dict[str, Any]) -> Table:
     rows = [
         {
             "name": row["name"],
+            "task": row["task"],
             "status": row["status"].split(":")[0],  # the hint says how to get a missing one
             "current": row["current"],
             "dim": row["dim"],
             "tokens": row["max_tokens"],
             "size": _megabytes(row["size_bytes"] or row["download_bytes"]),
             "texts/s": row["measured_here"] or row["texts_per_second"],
+            "ms/pair": row["cost_ms"],
             "nDCG en": (row["ndcg_at_10"] or {}).get("xquad/en"),
             "nDCG de": (row["ndcg_at_10"] or {}).get("xquad/de"),
             "languages": row["languages"],
@@ -144,8 +152,9 @@ def list_models(call: Call, params: ListModels) -> Reply:
     models.append(entry("none", "none", "words only", None, None))
     missing = [model.status for model in models if model.status.startswith(_MISSING)]
     hint = " ".join(status.removeprefix(_MISSING) for status in missing) or None
-    of_hub = _of_hub(models, cache, spec, measured)
-    models += of_hub
+    models += _of_hub(models, cache, spec, measured)
+    models += _other_rerankers(cache)
+    models = [_with_reader(model, call.store.reranker.name) for model in models]
     if params.measure:
         models = [_measured_here(model, cache, call) for model in models]
     return Reply(data=models, count=len(models), hint=hint)
@@ -167,8 +176,11 @@ def _of_hub(
             models.remove(exported)
         pin, figures = pin_of(name), measured.get(card.measured_as or "")
         status = "ready" if pin else f"{_MISSING}kbproc model install {name} brings it."
+        cost_ms = None
         if pin is not None and card.kind == "embedder":
             status = available(ModelSpec(name=name), cache)
+        elif pin is not None:
+            status, cost_ms = _standing(name, cache)
         listed.append(
             ModelShown(
                 name=name,
@@ -181,6 +193,7 @@ def _of_hub(
                 texts_per_second=figures.texts_per_second if figures else None,
                 ndcg_at_10=figures.ndcg_at_10 if figures else None,
                 task=card.kind,
+                cost_ms=cost_ms,
                 remark=f"measured with the weights of {card.measured_as}, in four bits"
                 if figures
                 else _NOT_MEASURED,
@@ -189,20 +202,69 @@ def _of_hub(
                 pooling=card.pooling or None,
                 query_prefix=card.query,
                 document_prefix=card.document,
-                download_bytes=card.megabytes * 1_000_000,
+                download_bytes=card.megabytes * 1_000_000 if card.megabytes else None,
                 matryoshka=card.matryoshka,
             )
         )
     return listed
 
 
+def _other_rerankers(cache: Path) -> list[ModelShown]:
+    """Returns the installed cross-encoders that are on no list."""
+    from kbproc.engine.models.hub.curated import cards
+    from kbproc.engine.models.reranking.reranker import installed
+
+    return [_other_reranker(name, cache) for name in installed() if name not in cards()]
+
+
+def _other_reranker(name: str, cache: Path) -> ModelShown:
+    from kbproc.engine.models.install import pin_of
+
+    pin, (status, cost_ms) = pin_of(name), _standing(name, cache)
+    return ModelShown(
+        name=name,
+        kind="onnx",
+        dim=None,
+        max_tokens=None,
+        status=status,
+        current=False,
+        size_bytes=None,
+        texts_per_second=None,
+        ndcg_at_10=None,
+        task="reranker",
+        cost_ms=cost_ms,
+        remark=_NOT_MEASURED,
+        licence=pin.licence if pin else None,
+        download_bytes=pin.bytes if pin else None,
+    )
+
+
+def _with_reader(model: ModelShown, reader: str | None) -> ModelShown:
+    """Returns the model; a cross-encoder as the current one if the store's has its name."""
+    is_current = model.task == "reranker" and model.name == reader
+    return replace(model, current=True) if is_current else model
+
+
+def _standing(name: str, cache: Path) -> tuple[str, float | None]:
+    """Returns the status of an installed cross-encoder, and its cost as it was measured here."""
+    from kbproc.engine.models.reranking.reranker import standing
+
+    try:
+        now = standing(name, cache)
+    except KbprocError as error:
+        return f"{_MISSING}{error.message}", None
+    return "ready" if now.is_ready else "needs_export", now.cost_ms
+
+
 def _measured_here(model: ModelShown, cache: Path, call: Call) -> ModelShown:
-    """Returns the model with the texts that it embeds in a second on this machine."""
+    """Returns the model with its speed on this machine."""
     from kbproc.engine.models.catalogue import speed
     from kbproc.engine.models.interface import ModelSpec
+    from kbproc.engine.models.reranking.reranker import prepared
 
     call.check_cancelled()
-    if (model.status, model.kind, model.task) != ("ready", "onnx", "embedder"):
+    if (model.status, model.kind) != ("ready", "onnx"):
         return model
-    figure = speed(ModelSpec(name=model.name), cache)
-    return replace(model, measured_here=figure)
+    if model.task == "reranker":
+        return replace(model, cost_ms=prepared(model.name, cache, call.cancelled))
+    return replace(model, measured_here=speed(ModelSpec(name=model.name), cache))

@@ -23,6 +23,7 @@ from msgspec import Struct
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.values import NOT_READABLE, decoder
+from kbproc.engine.models.endpoint import wait_ms
 from kbproc.engine.models.hub.cache import git_hash_of, remove, sha256_of, snapshot_folder
 from kbproc.engine.models.hub.choice import Choice, choose
 from kbproc.engine.models.hub.names import HubName
@@ -302,14 +303,13 @@ def _answered(name: HubName, endpoint: str, error: Any) -> KbprocError:
             f"{endpoint} does not show {name.repository} with this token ({status}).",
             "Look at HF_TOKEN, or run hf auth login.",
         )
-    wait = error.response.headers.get("retry-after", "")
     return KbprocError(
         "network.failed",
         f"{endpoint} answers {status} to a request for {name.repository}.",
         hint="It allows fewer requests without a token: set HF_TOKEN, or wait."
         if status == 429
         else _WAYS,
-        retry_after_ms=int(wait) * 1000 if wait.isdecimal() else None,
+        retry_after_ms=wait_ms(error.response.headers),
     )
 
 

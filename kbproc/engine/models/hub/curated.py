@@ -2,6 +2,13 @@
 
 A card says how to use its model; the files of some models lack what it says, so that their prefixes
 are written here.
+
+Where the facts come from, as they were looked up in November 2026: cards, config.json, 1_Pooling
+and file sizes on huggingface.co, of the models or of copies of them; the entries in MTEB
+(`mteb/models`: dimensions, tokens, licence, prefixes, megabytes of arctic-embed-m-v1.5 and mxbai);
+the README of Snowflake-Labs/arctic-embed; mixedbread.ai's page. Not found: the size of the graph of
+arctic-embed-m-v2.0, for which `model install --dry-run` asks the hub; and other shorter lengths of
+mxbai's vectors than the one in its example. What a model's own files say comes first.
 """
 
 from __future__ import annotations
@@ -17,15 +24,16 @@ from kbproc.engine.models.hub.pins import ModelKind, Prefixes
 class Card(Struct, frozen=True, kw_only=True):
     """The facts on a model's card.
 
-    `megabytes`: of the download. `query`, `document`: the prefixes. `matryoshka`: shorter lengths
-    that its vectors may be cut to. `measured_as`: the known model with its weights in four bits.
+    `megabytes`: of the download; None: unknown before the hub is asked. `query`, `document`: the
+    prefixes. `matryoshka`: shorter lengths that its vectors may be cut to. `measured_as`: the known
+    model with its weights in four bits.
     """
 
     kind: ModelKind
     languages: str
     dim: int | None
     max_tokens: int
-    megabytes: int
+    megabytes: int | None
     licence: str
     pooling: str
     query: str

@@ -1,8 +1,9 @@
 """Judges texts by a cross-encoder from a folder, which is exported and loaded when first needed.
 
 The folder of an exported one holds model.onnx, with int8 weights, tokenizer.json and
-reranker.json. It reads one pair at a time, on one thread, by onnxruntime, because with dynamic int8
-a pair's logit depends on the other pairs of its batch.
+reranker.json. onnxruntime reads each pair by itself, on one thread, because with dynamic int8 a
+pair's logit depends on the other pairs of its batch. Two threads read at once, in order, so that
+what was read when the time is over is the beginning of the texts.
 
 The export runs in a process of its own: `python -m kbproc.engine.models.reranking.crossencoder`.
 An exported cross-encoder counts only if it gives the model's own scores.
@@ -17,13 +18,17 @@ import shutil
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from kbproc.base.durable import replace
 from kbproc.base.errors import KbprocError
+from kbproc.base.threads import map_ahead
 from kbproc.base.values import NOT_READABLE, decoder
 from kbproc.engine.models import bert, exporting
 from kbproc.engine.models.exporting import FULL, Job
@@ -57,7 +62,7 @@ PARITY_TEXTS = (
 
 _PASSAGE = "The backup runs each night, and is tested once a month on another machine. " * 9
 _MEASURED = 5
-_BATCH = 8  # texts between two looks at the clock
+_THREADS = 2  # pairs that are read at once
 
 
 class CrossEncoder:
@@ -71,14 +76,9 @@ class CrossEncoder:
         timeout_s: float,
         budget_s: float | None = None,
     ) -> None:
-        """`named`: a folder, or the name of an installed model; see `located`.
-
-        Raises model.unavailable.
-        """
-        self._source = located(named)
-        self._exported = exported_folder(cache, self._source)
-        self.name: str | None = self._source.name
-        self.problem: KbprocError | None = None
+        """`named`: a folder, or the name of a model of the hub, which may be installed later."""
+        self._named = named
+        self._cache = cache
         self.candidates = candidates
         self.budget_s = budget_s
         self._timeout_s = timeout_s
@@ -87,45 +87,66 @@ class CrossEncoder:
         self._model: OnnxCrossEncoder | None = None
         self._judgements = Judgements()
 
+    @cached_property
+    def _source(self) -> LocalModel:
+        return located(self._named)
+
+    @cached_property
+    def _exported(self) -> Path:
+        return exported_folder(self._cache, self._source)
+
+    @property
+    def problem(self) -> KbprocError | None:
+        try:
+            self._source  # noqa: B018  it raises where there is no model
+        except KbprocError as error:
+            return error
+        return None
+
+    @property
+    def name(self) -> str | None:
+        return self._named if self.problem else self._source.name
+
     @property
     def is_ready(self) -> bool:
-        return read_meta(self._exported) is not None
+        return self.problem is None and read_meta(self._exported) is not None
 
     def judge(self, query: str, texts: Sequence[str]) -> list[float]:
         """Judges as Reranker.judge does, each text by itself and in time."""
         model = self._load()
-        encoding = model.query(query)
-        deadline = time.monotonic() + self._timeout_s
-
-        def scores(new_texts: list[str]) -> list[float]:
-            return [self._in_time(model, encoding, text, deadline) for text in new_texts]
-
-        return self._judgements.of(query, texts, scores)
-
-    def judge_within(self, query: str, texts: Sequence[str], seconds: float) -> list[float]:
-        """Judges as Reranker.judge_within does, at least one batch."""
-        deadline = time.monotonic() + seconds
-        model = self._load()
-        encoding = model.query(query)
-
-        def scores(new_texts: list[str]) -> list[float]:
-            return [logistic(model.logit(encoding, text)) for text in new_texts]
-
-        judged: list[float] = []
-        for first in range(0, len(texts), _BATCH):
-            if judged and time.monotonic() > deadline:
-                break
-            judged += self._judgements.of(query, texts[first : first + _BATCH], scores)
-        return judged
-
-    def _in_time(self, model: OnnxCrossEncoder, query: Any, text: str, deadline: float) -> float:
-        if time.monotonic() > deadline:
+        judged = self._judged(model, query, texts, time.monotonic() + self._timeout_s)
+        if len(judged) < len(texts):
             raise KbprocError(
                 "model.unavailable",
                 f"{self.name} did not read all candidates within {self._timeout_s:g} seconds.",
                 hint="Raise rerank.timeout_s, or lower rerank.candidates.",
             )
-        return logistic(model.logit(query, text))
+        return judged
+
+    def judge_within(self, query: str, texts: Sequence[str], seconds: float) -> list[float]:
+        """Judges as Reranker.judge_within does, at least one text."""
+        deadline = time.monotonic() + seconds
+        return self._judged(self._load(), query, texts, deadline)
+
+    def _judged(
+        self, model: OnnxCrossEncoder, query: str, texts: Sequence[str], deadline: float
+    ) -> list[float]:
+        """Returns the scores of the first texts, up to the one during which the time was over."""
+        encoding = model.query(query)
+
+        def score(text: str) -> float:
+            [value] = self._judgements.of(
+                query, [text], lambda new: [logistic(model.logit(encoding, one)) for one in new]
+            )
+            return value
+
+        judged = []
+        with closing(_in_order(score, texts)) as scores:
+            for value in scores:
+                judged.append(value)
+                if time.monotonic() > deadline:
+                    break
+        return judged
 
     def _load(self) -> OnnxCrossEncoder:
         """Returns the model. A search waits for an export that runs, at most `timeout_s`."""
@@ -157,6 +178,7 @@ class RerankerMeta(msgspec.Struct, frozen=True, kw_only=True):
     `max_tokens`: of a query and a text together, special tokens included.
 
     `parity`: the greatest difference from the model's own scores at export, and from its logits.
+    `cost_ms`: see `measure`; None: not measured yet.
     """
 
     format: int = FORMAT
@@ -165,6 +187,7 @@ class RerankerMeta(msgspec.Struct, frozen=True, kw_only=True):
     weights_sha256: str
     precision: str
     parity: tuple[float, float] = (0.0, 0.0)
+    cost_ms: float | None = None
 
 
 _decode_meta = decoder(RerankerMeta).decode
@@ -299,15 +322,35 @@ def export(source: LocalModel, target: Path, *, cancelled: Callable[[], bool]) -
     exporting.make(job, module, is_whole=read_meta, cancelled=cancelled)
 
 
-def cost_ms(exported: Path) -> float:
-    """Returns the milliseconds for a passage of some 150 tokens, the median of several."""
+def measure(exported: Path) -> float:
+    """Returns the milliseconds for a passage of some 150 tokens on one thread, and notes them.
+
+    It is the median of several. Raises model.unavailable, store.io.
+    """
     model = OnnxCrossEncoder(exported)
     query, times = model.query(PARITY_QUERY), []
     for _ in range(_MEASURED):
         before = time.perf_counter()
         model.logit(query, _PASSAGE)
         times.append(time.perf_counter() - before)
-    return round(sorted(times)[_MEASURED // 2] * 1000, 1)
+    cost = round(sorted(times)[_MEASURED // 2] * 1000, 1)
+    if (meta := read_meta(exported)) is not None:
+        content = msgspec.json.encode(msgspec.structs.replace(meta, cost_ms=cost))
+        try:
+            replace(exported / META, content)
+        except OSError as error:
+            raise KbprocError(
+                "store.io", f"{exported / META} can't be written: {error.strerror}."
+            ) from error
+    return cost
+
+
+def _in_order(score: Callable[[str], float], texts: Sequence[str]) -> Generator[float]:
+    """Yields the scores of texts in order; starts no thread for a single text."""
+    if len(texts) == 1:
+        yield score(texts[0])
+    else:
+        yield from map_ahead(score, texts, threads=_THREADS, name="rerank")
 
 
 def _wrong(message: str) -> KbprocError:

@@ -74,7 +74,7 @@ class Reranker(Protocol):
         ...
 
     def judge_within(self, query: str, texts: Sequence[str], seconds: float) -> list[float]:
-        """Judges the first texts, as many as the time allows, batch after batch.
+        """Judges the first texts, as many as the time allows, at least one.
 
         Raises model.unavailable. An endpoint gets all texts at once; its timeout bounds it.
         """
@@ -184,14 +184,40 @@ def not_configured() -> UnusableReranker:
     )
 
 
+def installed() -> list[str]:
+    """Returns the names of the cross-encoders of the hub that a person has installed."""
+    from kbproc.engine.models.hub import pins
+
+    return sorted(name for name, pin in pins.pins().items() if pin.kind == "reranker")
+
+
+class Standing(msgspec.Struct, frozen=True, kw_only=True):
+    """How far an installed cross-encoder is. `is_ready`: it is exported.
+
+    `cost_ms`: the milliseconds for a passage, as they were last measured here.
+    """
+
+    is_ready: bool = False
+    cost_ms: float | None = None
+
+
+def standing(name: str, cache: Path) -> Standing:
+    """Returns how far an installed cross-encoder is. Raises model.unavailable."""
+    from kbproc.engine.models.reranking import crossencoder
+
+    exported = crossencoder.exported_folder(cache, crossencoder.located(name))
+    meta = crossencoder.read_meta(exported)
+    return Standing() if meta is None else Standing(is_ready=True, cost_ms=meta.cost_ms)
+
+
 def prepared(name: str, cache: Path, cancelled: Callable[[], bool]) -> float:
     """Exports an installed cross-encoder; returns the milliseconds that a passage costs here.
 
-    Raises model.unavailable, operation.cancelled.
+    Raises model.unavailable, operation.cancelled, store.io.
     """
     from kbproc.engine.models.reranking import crossencoder
 
     source = crossencoder.located(name)
     target = crossencoder.exported_folder(cache, source)
     crossencoder.export(source, target, cancelled=cancelled)
-    return crossencoder.cost_ms(target)
+    return crossencoder.measure(target)
