@@ -458,7 +458,6 @@ def test_killed_again_and_again(crowd: Crowd, open_session: OpenSession) -> None
     )
 
 
-@pytest.mark.usefixtures("executed")
 def test_commands_while_owners_die(crowd: Crowd) -> None:
     """Commands never fail because of a takeover: they get an answer, or take over themselves."""
     codes = []
@@ -497,7 +496,6 @@ def check_answers_after(client: Client, id: int) -> None:
     check_answers(client)
 
 
-@pytest.mark.usefixtures("executed")
 def test_all_leave_at_once(crowd: Crowd, open_session: OpenSession) -> None:
     """All clients leave while they write: each gets all its answers, and no process remains."""
     clients = crowd.together(4)

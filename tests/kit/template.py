@@ -13,6 +13,7 @@ import gc
 import importlib
 import json
 import os
+import pkgutil
 import socket
 import sys
 import termios
@@ -21,6 +22,7 @@ import types
 from pathlib import Path
 from typing import Any, NoReturn
 
+import kbproc
 from kbproc.base.host import stay_alone
 from kbproc.base.patterns import LazyPattern
 from kbproc.base.pipes import leave
@@ -30,37 +32,14 @@ MOST = 1 << 17  # bytes that a request may have
 STREAMS = 3
 # Modules that the kit's minimal server imports.
 MINIMAL = ("base64", "difflib", "hashlib", "json", "re", "select", "signal", "time", "datetime")
-# Modules that a serve or command, a document reader, or a process for SQL imports lazily.
+# Modules that a serve or command, a document reader, or a process for SQL imports lazily, beside
+# kbproc itself, of which a serve or command has everything.
 LOADED = {
     "kbproc": (
         "duckdb",
-        "kbproc.__main__",
-        "kbproc.base.tls",
-        "kbproc.base.toml_edit",
-        "kbproc.client",
-        "kbproc.methods.all",
+        "httpx",
         "jsonschema_rs",
-        "kbproc.knowledge.agents.notes.background",
-        "kbproc.knowledge.app.library",
-        "kbproc.knowledge.watching.background",
-        "kbproc.engine.models.answering.choice",
-        "kbproc.engine.models.answering.extractive",
-        "kbproc.engine.models.answering.openai",
-        "kbproc.engine.models.catalogue",
-        "kbproc.engine.models.hashing",
-        "kbproc.surfaces.sharing.attached",
-        "kbproc.surfaces.sharing.command",
-        "kbproc.surfaces.sharing.owner",
-        "kbproc.surfaces.sharing.takeover",
-        "kbproc.surfaces.shell.cli",
-        "kbproc.surfaces.shell.fastpath",
-        "kbproc.surfaces.shell.run",
-        "kbproc.engine.sources.parse.pool",
-        "kbproc.engine.projections.catalog.catalog",
-        "kbproc.engine.projections.catalog.folds",
-        "kbproc.engine.projections.fulltext.index",
-        "kbproc.engine.projections.vectors.view",
-        "kbproc.surfaces.wire.logs",
+        "nats",
         "numpy.ma",
         "rich.console",
         "tests.kit.fixed",
@@ -99,6 +78,7 @@ def main() -> None:
     for name in LOADED[sys.argv[2]]:
         importlib.import_module(name)
     if sys.argv[2] == "kbproc":
+        import_kbproc()
         compile_validators()
     if sys.argv[2] == "parser":
         read_each_type()
@@ -114,6 +94,12 @@ def main() -> None:
         control.send(b"%d" % born(control, json.loads(data), streams))
         for fd in streams:
             os.close(fd)
+
+
+def import_kbproc() -> None:
+    """Imports every module of kbproc."""
+    for module in pkgutil.walk_packages(kbproc.__path__, "kbproc."):
+        importlib.import_module(module.name)
 
 
 def compile_validators() -> None:

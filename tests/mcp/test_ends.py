@@ -17,11 +17,9 @@ import pytest
 from tests.kit.mcp import ENVELOPE
 from tests.kit.patience import PATIENCE, until
 from tests.kit.shell import environment
+from tests.kit.start import start as start_python
 
-pytestmark = [
-    pytest.mark.skipif(sys.platform != "linux", reason="needs /proc"),
-    pytest.mark.usefixtures("executed"),
-]
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
 DISCOVER = {"jsonrpc": "2.0", "id": 1, "method": "server/discover", "params": {"_meta": ENVELOPE}}
 LIST = {
     "jsonrpc": "2.0",
@@ -29,7 +27,7 @@ LIST = {
     "method": "tools/call",
     "params": {"name": "kb_list", "_meta": ENVELOPE},
 }
-COMMAND = [sys.executable, "-m", "kbproc", "mcp"]
+SERVER = ["-m", "kbproc", "mcp"]
 # Starts the server with a stdin that another child process holds open, too.
 PARENT = """
 import subprocess, sys, time
@@ -56,10 +54,10 @@ def closed() -> Iterator[None]:
             process.communicate()
 
 
-def start(folder: Path, command: list[str] = COMMAND, **options: Any) -> subprocess.Popen[bytes]:
+def start(folder: Path, argv: list[str] = SERVER, **options: Any) -> subprocess.Popen[bytes]:
     env = {"PATH": "/usr/bin:/bin", **environment(folder)}
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, **options}
-    _started.append(subprocess.Popen(command, cwd=folder, env=env, **pipes))
+    _started.append(start_python(argv, cwd=folder, env=env, **pipes))
     return _started[-1]
 
 
@@ -102,13 +100,14 @@ def test_nobody_reads_the_answers_any_more(tmp_path: Path) -> None:
     assert process.wait(PATIENCE) == 0
 
 
+@pytest.mark.usefixtures("executed")
 @pytest.mark.parametrize("attached", [False, True])
 def test_a_parent_that_is_killed_leaves_nothing(tmp_path: Path, attached: bool) -> None:
     """A sibling of the server keeps its stdin open."""
     if attached:
         owner = start(tmp_path)
         ask(owner, LIST)
-    parent = start(tmp_path, [sys.executable, "-c", PARENT, *COMMAND])
+    parent = start(tmp_path, ["-c", PARENT, sys.executable, *SERVER])
     assert parent.stdin and parent.stdout
     server, sibling = map(int, parent.stdout.readline().split())
     try:
@@ -154,7 +153,7 @@ def test_a_wrong_flag_is_told_before_anything_is_served(tmp_path: Path) -> None:
         ["--scopes", "doc:read,+admin"],
         ["--nope"],
     ):
-        process = start(tmp_path, [*COMMAND, *flags], stderr=subprocess.PIPE)
+        process = start(tmp_path, [*SERVER, *flags], stderr=subprocess.PIPE)
         out, err = process.communicate(timeout=PATIENCE)
         assert (process.returncode, out) == (1, b"")
         assert json.loads(err)["error"]["type"] == "input.invalid_params"

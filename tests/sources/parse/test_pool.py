@@ -42,7 +42,8 @@ from kbproc.engine.sources.parse.worker import (
 from tests.kit.patience import LONG, PATIENCE, until
 from tests.kit.pdfs import pdf, slow_pdf, text_page
 
-pytestmark = pytest.mark.usefixtures("executed")
+# A forked worker has the template's memory, and another thread of this process as its parent.
+real = pytest.mark.usefixtures("executed")
 
 ENVIRONMENT = {"PYTHONPATH": f"{Path(kbproc.__file__).parents[1]}"}
 
@@ -135,6 +136,7 @@ def test_many_threads(pool: ParserPool) -> None:
     assert len(pool.pids) == 2
 
 
+@real
 def test_a_worker_outlives_the_thread_that_asked_for_it(pool: ParserPool) -> None:
     thread = threading.Thread(target=pool.parse, args=(b"x", "text", "a"))
     thread.start()
@@ -185,6 +187,7 @@ MEGABYTES = 50 if LONG else 0.5
 SMALLEST = 64 << 20  # address space of a worker that reads a word
 
 
+@real
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits the address space")
 @pytest.mark.parametrize("name", ["a.log", "a.csv", "a.txt"])
 def test_a_large_text_is_read_in_bounded_memory(name: str) -> None:
@@ -229,6 +232,7 @@ def test_some_are_read_on_one_way(pool: ParserPool) -> None:
     assert failed.message.startswith("file 1 is damaged")
 
 
+@real
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits the address space")
 def test_one_that_needs_too_much_memory_keeps_no_other_from_being_read() -> None:
     pool = ParserPool(workers=1, memory_bytes=80 << 20)
