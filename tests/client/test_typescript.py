@@ -6,6 +6,7 @@ Its tests run against kbproc and against scripted servers.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -13,6 +14,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -43,13 +45,30 @@ def run(*argv: str, cwd: Path, env: dict[str, str] | None = None) -> str:
     return done.stdout
 
 
+def modules() -> Path:
+    """Returns the folder of the packages that the client's lock names; npm brings them once."""
+    lock = SOURCE / "package-lock.json"
+    number = hashlib.sha256(lock.read_bytes()).hexdigest()[:16]
+    place = Path(sys.prefix) / "share" / "npm" / number
+    if not place.exists():
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=place.parent) as folder:
+            new = Path(folder) / "new"
+            new.mkdir()
+            shutil.copy(lock, new)
+            shutil.copy(SOURCE / "package.json", new)
+            run("npm", "ci", "--silent", "--no-audit", "--no-fund", cwd=new)
+            new.rename(place)
+    return place / "node_modules"
+
+
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Compiles the client, its tests and examples in a folder of this run."""
     folder = tmp_path_factory.mktemp("typescript")
     ignored = shutil.ignore_patterns("node_modules", "dist", "build")
     shutil.copytree(SOURCE, folder, dirs_exist_ok=True, ignore=ignored)
-    run("npm", "ci", "--silent", "--no-audit", "--no-fund", cwd=folder)
+    (folder / "node_modules").symlink_to(modules())
     for project in (".", "test"):
         run("node_modules/.bin/tsc", "-p", project, cwd=folder)
     return folder
