@@ -131,9 +131,11 @@ def bundle(path: Path) -> None:
 def installed() -> list[str]:
     """Returns a line for each Python that is here and on which the wheel does not work.
 
-    The tests of the wheel install it into an empty environment and run it.
+    The tests of the wheel install it into an empty environment and run it. They name each version
+    that kbproc states and that is not here.
     """
-    words = ["-m", "pytest", "-q", "tests/repo/test_wheel.py", "tests/repo/test_licences.py"]
+    files = ("tests/repo/test_wheel.py", "tests/repo/test_licences.py")
+    words = ["-m", "pytest", "-q", "-rs", *files]
     env = {**os.environ, "KBPROC_TEST_PROFILE": "long"}
     tests = subprocess.run([sys.executable, *words], cwd=ROOT, env=env, check=False)
     return [] if tests.returncode == 0 else ["the wheel does not work; see the tests above"]

@@ -11,7 +11,7 @@ from tests.kit.start import REPO
 from tools.generate import numbers
 
 # Names of standards, and versions of Python that pyproject.toml names.
-NAMES = ("JSON-RPC\n2.0", "Python 3.11 to 3.13")
+NAMES = ("JSON-RPC\n2.0", "Python 3.11 to 3.14")
 _LINK = re.compile(r"\]\((docs/[^)#]*\.md)")
 
 

@@ -21,7 +21,7 @@ from tests.kit.start import REPO
 # Folders beside the package in a checkout → their places inside it in a wheel.
 WITHIN = {"schemas": "schemas", "docs": "docs", "plugin": "plugin", "contract": "contract/cases"}
 INDEX = ("PIP_", "UV_", "SSL_", "REQUESTS_")  # settings of package indexes
-PYTHONS = ("3.11", "3.12", "3.13")
+PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 
 
 def build(source: Path, to: Path, *targets: str) -> None:
