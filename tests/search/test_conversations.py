@@ -69,7 +69,7 @@ def test_a_question_counts_for_what_another_person_answers() -> None:
         (question, 1, answer, 0.5),
         ("Ann: Welches Boot？", 1, answer, 0.5),
         ("Ann: I like boats.", 1, answer, 0.0),
-        (question, 2, answer, 0.0),  # of another session
+        (question, 2, answer, 0.0),  # the question stands in another session
         (question, 1, "Ann: A red one.", 0.0),
         (question, 1, "Assistant: A red one.", 0.0),  # a reply repeats the question's words
         (question, 1, "a red one", 0.0),
