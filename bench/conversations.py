@@ -3,8 +3,9 @@
 LOCOMO is a folder in BEIR form whose documents are turns (conv, session, speaker, date). Each of
 its sessions becomes a conversation of a store, each conversation's sessions a knowledge base, and
 each question is asked there. It prints nDCG@10 of the turns, and for how many questions one of the
-first, of the first three and of the first ten turns answers; the third of the questions that is
-kept aside has a line of its own.
+first, of the first three and of the first ten turns answers; then for how many a hook quotes turns,
+for how many one that answers, and how many of the quoted turns answer. The third of the questions
+that is kept aside has lines of its own; `--part chosen` leaves it out.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ import json
 import re
 import tempfile
 from collections import defaultdict
+from collections.abc import Collection, Sequence
+from contextlib import closing
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -22,16 +25,22 @@ from msgspec import Struct
 
 from bench.bulk_legs import call
 from bench.filling import kept
+from bench.hooks import config_of, context_for
+from bench.measure import serve
 from kbproc.base.host import Host, environment
 from kbproc.base.pipes import leave
 from kbproc.base.settings.config import load
 from kbproc.knowledge.app.library import Library
 from kbproc.knowledge.search.evaluation.measures import ndcg
+from kbproc.surfaces.hooks.asking import HookQuestion
 
 _TURN = re.compile(r"turn (\d+)")
+_QUOTED_TURN = re.compile(r"^\[(.*), § .*turn (\d+)", re.MULTILINE)
 _THIRD = 3
 _LIMIT = 24
 _WRONG_SPEAKER = "adversarial"
+# The two thirds on which rules are chosen, and the third that is kept aside.
+_CHOSEN, _ASIDE = "chosen", "aside"
 
 
 class AskedQuestion(Struct, frozen=True):
@@ -112,34 +121,93 @@ def ranked(
     return list(dict.fromkeys(turns)), page.confidence
 
 
+class AskedRow(Struct, frozen=True):
+    """A question, the turns that are found, the confidence, and the turns that a hook quotes."""
+
+    question: AskedQuestion
+    turns: list[str]
+    confidence: str
+    quoted: list[str]
+
+    def answers_in(self, turns: Sequence[str]) -> int:
+        return len(self.question.answers.intersection(turns))
+
+
+def quoted(
+    asking: HookQuestion, store: Path, ids: dict[tuple[str, int], str], question: AskedQuestion
+) -> list[str]:
+    """Returns the ids of the turns that a hook quotes for a question."""
+    context = context_for(asking, store, question.text, question.kb)
+    places = _QUOTED_TURN.findall(context)
+    return list(dict.fromkeys(ids[title, int(number)] for title, number in places))
+
+
+def measured(store: Path, folder: Path, parts: Collection[str]) -> dict[str, list[AskedRow]]:
+    """Returns the rows of each part's questions."""
+    library, ids = filled(store, folder)
+    questions_by_part = {
+        part: [
+            one
+            for number, one in enumerate(questions(folder))
+            if (number % _THIRD == _THIRD - 1) == (part == _ASIDE)
+        ]
+        for part in parts
+    }
+    pages = {
+        part: [ranked(library, ids, one) for one in some]
+        for part, some in questions_by_part.items()
+    }
+    library.close()
+    with serve(store), closing(HookQuestion(config_of(store, None), store)) as asking:
+        return {
+            part: [
+                AskedRow(one, *page, quoted(asking, store, ids, one))
+                for one, page in zip(some, pages[part], strict=True)
+            ]
+            for part, some in questions_by_part.items()
+        }
+
+
+def share(flags: Sequence[bool]) -> float:
+    return sum(flags) / len(flags) if flags else 0.0
+
+
+def report(own: Sequence[AskedRow], wrong: Sequence[AskedRow]) -> str:
+    """Returns the figures of questions, and of those that name the wrong speaker."""
+    gains = [ndcg(row.turns, dict.fromkeys(row.question.answers, 1.0), 10) for row in own]
+    first, three, ten = (
+        share([row.answers_in(row.turns[:count]) > 0 for row in own]) for count in (1, 3, 10)
+    )
+    confident, confident_wrong = (
+        share([row.confidence != "none" for row in rows]) for rows in (own, wrong)
+    )
+    contexts = [row for row in own if row.quoted]
+    right = share([row.answers_in(row.quoted) > 0 for row in own])
+    passages = sum(len(row.quoted) for row in contexts)
+    right_passages = sum(row.answers_in(row.quoted) for row in contexts) / max(1, passages)
+    return (
+        f"{len(own)} questions, nDCG@10 {sum(gains) / len(gains):.3f}, the first turn answers "
+        f"{first:.3f}, one of three {three:.3f}, of ten {ten:.3f}; confident for {confident:.3f}, "
+        f"and of those of the wrong speaker for {confident_wrong:.3f}\n"
+        f"  hooks quote for {len(contexts) / len(own):.3f}, and an answer for {right:.3f}; of "
+        f"{passages} passages {right_passages:.3f} answer; of the wrong speaker they quote for "
+        f"{share([bool(row.quoted) for row in wrong]):.3f}"
+    )
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.conversations", description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--stores", type=Path, help="where the filled store is kept")
+    parser.add_argument("--part", choices=[_CHOSEN, _ASIDE], help="one part of the questions")
     options = parser.parse_args()
+    parts = [options.part] if options.part else [_CHOSEN, _ASIDE]
     with kept(options.stores) as stores:
-        library, ids = filled(stores / "conversations", options.folder)
-        rows = [(one, *ranked(library, ids, one)) for one in questions(options.folder)]
-        library.close()
-    for part, is_aside in (("two thirds", False), ("the third kept aside", True)):
-        some = [row for n, row in enumerate(rows) if (n % _THIRD == _THIRD - 1) == is_aside]
-        own = [row for row in some if row[0].category != _WRONG_SPEAKER]
-        wrong = [row for row in some if row[0].category == _WRONG_SPEAKER]
-        gains = [ndcg(turns, dict.fromkeys(one.answers, 1.0), 10) for one, turns, _ in own]
-        shares = [
-            sum(not one.answers.isdisjoint(turns[:count]) for one, turns, _ in own) / len(own)
-            for count in (1, 3, 10)
-        ]
-        confident_shares = [
-            sum(confidence != "none" for *_, confidence in group) / len(group)
-            for group in (own, wrong)
-        ]
-        print(
-            f"{part}: {len(own)} questions, nDCG@10 {sum(gains) / len(gains):.3f}, the first turn "
-            f"answers {shares[0]:.3f}, one of three {shares[1]:.3f}, of ten {shares[2]:.3f}; "
-            f"confident for {confident_shares[0]:.3f}, and of those of the wrong speaker for "
-            f"{confident_shares[1]:.3f}"
-        )
+        rows = measured(stores / "conversations", options.folder, parts)
+    for part, some in rows.items():
+        own = [row for row in some if row.question.category != _WRONG_SPEAKER]
+        wrong = [row for row in some if row.question.category == _WRONG_SPEAKER]
+        print(f"{part}: {report(own, wrong)}", flush=True)
     return 0
 
 

@@ -179,9 +179,9 @@ def _shares(folder: Path, collections: Path) -> Iterator[list[str]]:
         store = folder / name
         ids = _filled(store, _lines(source / "corpus.jsonl"))
         questions = _questions(source) | {"of another collection": _foreign(collections, name)}
-        with serve(store), closing(HookQuestion(_config(store, None), store)) as asking:
+        with serve(store), closing(HookQuestion(config_of(store, None), store)) as asking:
             yield from _rows_of((name, "attached"), asking, store, questions, ids)
-        with closing(HookQuestion(_config(store, None), store)) as asking:
+        with closing(HookQuestion(config_of(store, None), store)) as asking:
             yield from _rows_of((name, "cold"), asking, store, questions, ids)
 
 
@@ -268,17 +268,22 @@ def _rows_of(
 
 
 def _asked(asking: HookQuestion, store: Path, question: Question, ids: dict[int, str]) -> Share:
-    query = prompt.query_of(question.text)
-    context = ""
-    if query:
-        config = _config(store, question.kb)
-        memory = Memory(store, None, str(store))
-        context = prompt.context(asking, config, query, memory, TOKENS["prompt"], (), store)
+    context = context_for(asking, store, question.text, question.kb)
     documents = {ids[int(id)] for id in _PLACE.findall(context)}
     return Share(len(context.encode()), bool(documents & question.relevant))
 
 
-def _config(store: Path, kb: str | None) -> Config:
+def context_for(asking: HookQuestion, store: Path, text: str, kb: str | None) -> str:
+    """Returns what a hook says to a prompt; "" for nothing."""
+    query = prompt.query_of(text)
+    if not query:
+        return ""
+    memory = Memory(store, None, str(store))
+    tokens = TOKENS["prompt"]
+    return prompt.context(asking, config_of(store, kb), query, memory, tokens, (), store)
+
+
+def config_of(store: Path, kb: str | None) -> Config:
     flags = ["--store", str(store), *(() if kb is None else ("--kb", kb))]
     return options_of(["prompt", *flags]).config(store)
 

@@ -63,6 +63,28 @@ def test_a_word_before_a_colon_is_no_speaker_in_a_log_of_user_and_assistant() ->
         assert conversations.factors[20].is_of_another is is_speaker
 
 
+def test_a_question_counts_for_what_another_person_answers() -> None:
+    question, answer = "Ann: Which boat did you buy?", "Bob: A red one."
+    cases = (
+        (question, 1, answer, 0.5),
+        ("Ann: Welches Boot？", 1, answer, 0.5),
+        ("Ann: I like boats.", 1, answer, 0.0),
+        (question, 2, answer, 0.0),  # the question stands in another session
+        (question, 1, "Ann: A red one.", 0.0),
+        (question, 1, "Assistant: A red one.", 0.0),  # a reply repeats the question's words
+        (question, 1, "a red one", 0.0),
+        (f"{question}\n\n{answer}", 1, "Ann: I see.", 0.0),
+    )
+    for before, document, text, expected in cases:
+        first = HitRow(1, 1, "default", "T", None, before, type="conversation")
+        second = HitRow(2, document, "default", "T", None, text, idx=1, type="conversation")
+        conversations = Conversations(parse_query("boat"), 10, rows_of=lambda ids: {})
+        ranked = [(1, Fused(0.5, 0.5, None)), (2, Fused(0.1, 0.1, None))]
+        conversations.weighed(ranked, {1: first, 2: second})
+        assert conversations.factors[2].question == expected, (before, text)
+        assert conversations.factors[1].question == 0.0
+
+
 @pytest.fixture(scope="module")
 def filled(tmp_path_factory: pytest.TempPathFactory, bench: Catalog) -> Iterator[Session]:
     base = tmp_path_factory.mktemp("filled")

@@ -1,8 +1,9 @@
 """Weighs passages of conversations by who speaks, and by what else was said in the session.
 
 A reply repeats what a person has said, so the person's words count more. Where a query names a
-speaker, it asks for what that one said. A turn is short, so the session's best passage counts for
-it, too. The hits of the first page are weighed, so that a hit has the same place for every page.
+speaker, it asks for what that one said. Who answers another's question does not repeat its words,
+so the question counts for the answer, too. A turn is short, so the session's best passage counts
+for it. The hits of the first page are weighed, so that a hit has the same place for every page.
 """
 
 from __future__ import annotations
@@ -19,10 +20,11 @@ from kbproc.engine.events.origin import PERSON
 from kbproc.engine.projections.catalog.rows import HitRow
 from kbproc.knowledge.search.fusion import Fused, ordered
 
-# The part of the session's best score in the score of its passages.
-_OF_SESSION = 0.4
+# Chosen on two thirds of LoCoMo's questions: `python -m bench.conversations`.
+_OF_QUESTION = 0.3  # the part of a question's score that is added to its answer's
+_OF_SESSION = 0.4  # the part of the session's best score in the score of its passages
 _REPLY = 0.67
-_ANOTHER = 0.9
+_ANOTHER = 0.8
 # A best hit of another speaker than the query names answers one question in twenty.
 _OTHERS_ANSWER = 0.1
 # The least number of hits of the first page. More hits than a page has would bring half as much
@@ -33,22 +35,31 @@ _SPEAKER = re.compile(r"(?:\A|\n\n)([^\n:]{1,60}): ")
 Ranked = list[tuple[int, Fused]]
 RowsOf = Callable[[Iterable[int]], Mapping[int, HitRow]]
 _USER, _ASSISTANT, _OUTPUT = "User", "Assistant", " output"
+_ASKS = re.compile("[?？؟]")
 
 
 class SpeechFactor(Struct, frozen=True, kw_only=True):
     """Why a passage of a conversation has another score.
 
-    `session`: the session's best score. `is_reply`: no person speaks. `is_of_another`: the query
-    names a speaker, and others speak.
+    `question`: the score of the question that a person answers with it, else 0. `session`: the
+    session's best score. `is_reply`: no person speaks. `is_of_another`: the query names a speaker,
+    and others speak.
     """
 
+    question: float
     session: float
     is_reply: bool
     is_of_another: bool
 
     def of(self, score: float) -> float:
-        shared = score + _OF_SESSION * (self.session - score)
+        own = _answering(score, self.question)
+        shared = own + _OF_SESSION * (self.session - own)
         return shared * (_REPLY if self.is_reply else 1) * (_ANOTHER if self.is_of_another else 1)
+
+
+def _answering(score: float, question: float) -> float:
+    """Returns the score of a passage with what the question before it adds."""
+    return min(1.0, score + _OF_QUESTION * question)
 
 
 class Conversations:
@@ -71,19 +82,31 @@ class Conversations:
             return ranked
         speakers = {id: _SPEAKER.findall(row.text) for id, row in turns.items()}
         query_speakers = self._query_speakers(turns, speakers)
-        sessions: dict[int, float] = {}
         scores = {id: fused for id, fused in ranked if id in rows}
-        for id, fused in list(scores.items()):
-            if (row := turns.get(id)) is None:
-                continue
+        replies = {
+            id
+            for id, row in turns.items()
+            if row.origin != PERSON and _is_reply(row.text, speakers[id])
+        }
+        questions = {
+            id: scores[id - 1].score
+            for id in turns.keys() - replies
+            if _is_answer(id, turns, speakers)
+        }
+        sessions: dict[int, float] = {}
+        for id, row in turns.items():
+            own = _answering(scores[id].score, questions.get(id, 0.0))
+            sessions[row.document_id] = max(own, sessions.get(row.document_id, 0.0))
+        for id, row in turns.items():
             factor = SpeechFactor(
-                session=sessions.setdefault(row.document_id, fused.score),
-                is_reply=row.origin != PERSON and _is_reply(row.text, speakers[id]),
+                question=questions.get(id, 0.0),
+                session=sessions[row.document_id],
+                is_reply=id in replies,
                 is_of_another=bool(query_speakers and speakers[id])
                 and query_speakers.isdisjoint(speakers[id]),
             )
             self.factors[id] = factor
-            scores[id] = fused.times(factor.of(fused.score) / fused.score)
+            scores[id] = scores[id].times(factor.of(scores[id].score) / scores[id].score)
         return [*ordered(scores), *(entry for entry in ranked if entry[0] not in rows)]
 
     def chance(self, id: int, chance: float) -> float:
@@ -124,6 +147,17 @@ class Conversations:
             for opening in openings.values()
             if opening.idx == 0 and _is_nameless(_SPEAKER.findall(opening.text))
         }
+
+
+def _is_answer(id: int, turns: Mapping[int, HitRow], speakers: Mapping[int, Sequence[str]]) -> bool:
+    """Returns whether a passage follows a question of another speaker that is a hit, too."""
+    own, before = turns[id], turns.get(id - 1)
+    if before is None or (before.document_id, before.idx) != (own.document_id, own.idx - 1):
+        return False
+    if not (speakers[id] and speakers[id - 1]) or speakers[id][0] == speakers[id - 1][-1]:
+        return False
+    last_message = before.text.rpartition(f"{speakers[id - 1][-1]}: ")[2]
+    return _ASKS.search(last_message) is not None
 
 
 def _is_nameless(speakers: Iterable[str]) -> bool:

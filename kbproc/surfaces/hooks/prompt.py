@@ -32,7 +32,9 @@ _MOST_QUOTED = 8
 _NOTES, _LEAST_OF_NOTE = 2, 0.35  # at about this score a text is likely to answer
 _TEXT_CHARS = 480
 _SHARE_OF_STANDING = 3  # instructions get a third of the budget at most
-_SHARE = 0.6  # a hit needs this share of the best hit's score
+# A hit needs this share of the best hit's score; a turn more, because its session's best score is a
+# part of its own. Fitted by `python -m bench.conversations`.
+_SHARE, _SHARE_OF_TURN = 0.6, 0.82
 
 
 def context(
@@ -140,11 +142,15 @@ def _hits(
     instructions = data.get("standing", [])
     best = max((hit["score"] for hit in data["results"]), default=0.0)
     is_known = data["confidence"] != "none" and not _is_short(query)
-    good = [hit for hit in data["results"] if is_known and hit["score"] >= best * _SHARE]
+    good = [hit for hit in data["results"] if is_known and hit["score"] >= best * _share(hit)]
     named = [hit for hit in data["results"] if hit.get("names") and hit not in good]
     if named or any(hit.get("names") for hit in good):  # they are in the order of the names
         return [hit for hit in data["results"] if hit in named or hit in good] + hits, instructions
     return sorted([*hits, *good], key=lambda hit: hit["score"], reverse=True), instructions
+
+
+def _share(hit: Hit) -> float:
+    return _SHARE_OF_TURN if hit["source"]["type"] == "conversation" else _SHARE
 
 
 def note_params(query: str, agent: str, *, mode: str | None) -> dict[str, Any]:
