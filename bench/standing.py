@@ -18,7 +18,7 @@ from typing import Any
 
 from bench.bulk_legs import answered, call
 from kbproc.base.host import Host
-from kbproc.base.text.standing import standing_in
+from kbproc.base.text.instruction import standing_in
 from kbproc.knowledge.app.library import Library
 
 _CASES = json.loads((Path(__file__).parent / "standing.json").read_text(encoding="utf-8"))

@@ -12,9 +12,9 @@ from kbproc.engine.events.entry import EntryFacts, EntryReviewed
 from kbproc.engine.events.event import Event
 from kbproc.engine.projections.catalog.queries import Queries
 from kbproc.engine.projections.catalog.rows import DocumentRow, EventRow
+from kbproc.knowledge.history.reversal import Undoing
 from kbproc.knowledge.history.reviews import ReviewReversal
 from kbproc.knowledge.history.timeline import PastRecords
-from kbproc.knowledge.history.undoing import Undoing
 
 ENTRY = DocWritten(
     id=1,

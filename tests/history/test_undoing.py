@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kbproc.engine.events.document import DocDeleted
-from kbproc.knowledge.history.timeline import Touch
-from kbproc.knowledge.history.undoing import (
+from kbproc.knowledge.history.reversal import (
     MOST_LISTED,
     Reversal,
     StateLine,
@@ -17,6 +16,7 @@ from kbproc.knowledge.history.undoing import (
     Undoing,
     unwind,
 )
+from kbproc.knowledge.history.timeline import Touch
 
 
 def touch(seq: int, method: str = "doc.update") -> Touch:

@@ -15,10 +15,10 @@ from kbproc.base.settings.config import Config, SettingOrigin
 from kbproc.engine.store import hook_log
 from kbproc.surfaces.hooks import asking, start
 from kbproc.surfaces.hooks.asking import HookQuestion
+from kbproc.surfaces.hooks.instruction import HEADING, new_ones, section
 from kbproc.surfaces.hooks.memory import Memory, SessionMemory
 from kbproc.surfaces.hooks.protocol import HookEvent
 from kbproc.surfaces.hooks.report import read_report
-from kbproc.surfaces.hooks.standing import HEADING, new_ones, section
 from kbproc.surfaces.hooks.work import check_transcript, record, work
 from kbproc.surfaces.sharing.link import Gone
 from tests.kit import chats

@@ -44,6 +44,14 @@ from kbproc.knowledge.documents.entry import Chains
 from kbproc.knowledge.documents.lookup import is_purged
 from kbproc.knowledge.documents.revision import is_bulk, targets_of
 from kbproc.knowledge.history.restore import conflicting_documents, kind_of_source
+from kbproc.knowledge.history.reversal import (
+    KindReversal,
+    StateLine,
+    Subject,
+    TouchLine,
+    Undoing,
+    by,
+)
 from kbproc.knowledge.history.reviews import ReviewReversal
 from kbproc.knowledge.history.timeline import (
     DocumentState,
@@ -53,14 +61,6 @@ from kbproc.knowledge.history.timeline import (
     events_towards,
     links_after,
     touches_of,
-)
-from kbproc.knowledge.history.undoing import (
-    KindReversal,
-    StateLine,
-    Subject,
-    TouchLine,
-    Undoing,
-    by,
 )
 
 _FEW_DOCUMENTS = 100

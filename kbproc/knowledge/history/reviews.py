@@ -9,9 +9,9 @@ from kbproc.engine.events.entry import REVIEW_TAG, EntryReviewed
 from kbproc.engine.projections.catalog.rows import EventRow
 from kbproc.knowledge.documents.lookup import is_purged
 from kbproc.knowledge.documents.revision import targets_of
+from kbproc.knowledge.history.reversal import KindReversal, StateLine, Subject, TouchLine
 from kbproc.knowledge.history.revisions import review_in_words
 from kbproc.knowledge.history.timeline import Unknown, touches_of
-from kbproc.knowledge.history.undoing import KindReversal, StateLine, Subject, TouchLine
 
 
 class ReviewReversal(KindReversal):

@@ -183,7 +183,7 @@ def hit_of(
     excerpt: Snippet,
     *,
     now: str,
-    judged: float | None,
+    rerank: float | None,
     repeated: list[int] | None,
     kb_description: str | None = None,
     replaces: int | None = None,
@@ -196,7 +196,7 @@ def hit_of(
         score_breakdown=Breakdown(
             fts=fused.fts,
             vector=fused.vector,
-            rerank=msgspec.UNSET if judged is None else judged,
+            rerank=msgspec.UNSET if rerank is None else rerank,
         ),
         snippet=excerpt.text,
         highlights=excerpt.highlights,

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
     from kbproc.engine.projections.catalog.queries import Queries
     from kbproc.engine.projections.fulltext.search import FullTextHits
-    from kbproc.knowledge.search.naming import Subject
+    from kbproc.knowledge.search.subject import Subject
 
 _LOOKED_AT = 50  # hits of which some may be what the query is about
 # The least share of passages without vectors that an answer mentions.
@@ -226,9 +226,9 @@ def _standing(request: Request, hits: list[Hit]) -> list[StandingInstruction]:
     may_be_some = not request.params.offset and (types is None or CONVERSATION in types)
     if not (may_be_some and queries.has_standing()):
         return []
-    from kbproc.knowledge.search import standing  # imported late: few stores need it
+    from kbproc.knowledge.search import instruction  # imported late: few stores need it
 
-    return standing.bearing(queries, request.params, request.filter, hits)
+    return instruction.bearing(queries, request.params, request.filter, hits)
 
 
 # ---------------------------------------------------------------------- successors
@@ -370,18 +370,18 @@ def _reread_doubtful(
 
 def _about(request: Request, ranking: Ranking) -> tuple[Ranking, dict[int, list[str]]]:
     """Returns the hits that the query is about, where the params request these, and the names of
-    each that stand in the query; see `naming.about`. Counts them in the pool.
+    each that stand in the query; see `subject.about`. Counts them in the pool.
     """
     params, ranked = request.params, ranking.ranked
     if not params.about:
         return ranking, {}
-    from kbproc.knowledge.search import naming  # imported late: few searches need it
+    from kbproc.knowledge.search import subject  # imported late: few searches need it
 
     exact = len(ranked) <= _LOOKED_AT
     rows = request.rows([id for id, _ in ranked[:_LOOKED_AT]])
     ranked = [entry for entry in ranked[:_LOOKED_AT] if entry[0] in rows]
     subjects = [_subject(rows[id], ranking.replaced.get(id)) for id, _ in ranked]
-    places = naming.about(params.query, subjects, dict(ranking.question.query.instead))
+    places = subject.about(params.query, subjects, dict(ranking.question.query.instead))
     names = {ranked[place][0]: names for place, names in places.items()}
     pool = replace(ranking.pool, total=len(places), exact=exact)
     return replace(ranking, ranked=[ranked[place] for place in places], pool=pool), names
@@ -389,7 +389,7 @@ def _about(request: Request, ranking: Ranking) -> tuple[Ranking, dict[int, list[
 
 def _subject(row: HitRow, old: HitRow | None) -> Subject:
     """Returns what a hit is about, and the superseded entry for which it stands."""
-    from kbproc.knowledge.search.naming import Subject
+    from kbproc.knowledge.search.subject import Subject
 
     return Subject(
         row.title,
@@ -550,7 +550,7 @@ class _HitBuilder(Struct, frozen=True):
             excerpt if params.highlight else replace(excerpt, highlights=[]),
             now=self.request.now,
             kb_description=self._description(row.kb),
-            judged=self._judged(id, fused),
+            rerank=self._judgement(id, fused),
             repeated=ranking.repeated.get(id),
             replaces=ranking.replaced[id].document_id if id in ranking.replaced else None,
             names=self.names.get(id),
@@ -558,7 +558,7 @@ class _HitBuilder(Struct, frozen=True):
             explain=explain,
         )
 
-    def _judged(self, id: int, fused: fusion.Fused) -> float | None:
+    def _judgement(self, id: int, fused: fusion.Fused) -> float | None:
         """Returns the cross-encoder's judgement, with fusion rerank that which the score is."""
         if id not in self.judgements:
             return None

@@ -12,8 +12,8 @@ from kbproc.base.settings.config import DEFAULT_KB
 from kbproc.base.times import instant
 from kbproc.base.values import Instant
 from kbproc.engine.store.decision import Decide, Decision, DecisionState
+from kbproc.knowledge.history.reversal import Reversal
 from kbproc.knowledge.history.revert import revert
-from kbproc.knowledge.history.undoing import Reversal
 from kbproc.methods.calls.call import Call
 from kbproc.methods.calls.method import Example, method
 

@@ -12,7 +12,7 @@ from kbproc.base.patterns import lazy
 from kbproc.base.settings.config import Config
 from kbproc.base.wording import source_changes_in_words
 from kbproc.engine.events.origin import FOREIGN
-from kbproc.surfaces.hooks import standing
+from kbproc.surfaces.hooks import instruction
 from kbproc.surfaces.hooks.asking import HookQuestion, Request
 from kbproc.surfaces.hooks.memory import Memory
 from kbproc.surfaces.hooks.origins import may_quote
@@ -57,15 +57,15 @@ def context(
     new = [hit for hit in hits if str(hit["chunk_id"]) not in session.chunk_ids]
     # Foreign texts leave before the best are chosen, so that they crowd out none of the user's own.
     best = list(_telling(hit for hit in new if may_quote(hit, allowed)))[:_MOST_QUOTED]
-    instructions = standing.new_ones(instructions, session.chunk_ids, allowed)
-    before, number = standing.section(instructions, tokens // _SHARE_OF_STANDING)
+    instructions = instruction.new_ones(instructions, session.chunk_ids, allowed)
+    before, number = instruction.section(instructions, tokens // _SHARE_OF_STANDING)
     is_first = not session.chunk_ids
     if is_first:
         before += _descriptions(hits, best)
     quotations = [quotation_of(hit, folder) for hit in best]
     text, count = quoted(quotations, tokens, is_first=is_first, before=before)
     if count or number:
-        keys = [*map(standing.key_of, instructions[:number])]
+        keys = [*map(instruction.key_of, instructions[:number])]
         keys += [str(hit["chunk_id"]) for hit in best[:count]]
         memory.quoted_ids += [hit["source"]["document_id"] for hit in best[:count]]
         chunk_ids = [*session.chunk_ids, *keys]
@@ -114,7 +114,7 @@ def _telling_words(text: str) -> int:
 
 def _hits(
     asking: HookQuestion, config: Config, query: str
-) -> tuple[list[Hit], list[standing.Item]]:
+) -> tuple[list[Hit], list[instruction.Item]]:
     """Returns the good hits, best first, and the standing instructions that bear on the query.
 
     There are no hits where the store does not know.

@@ -9,7 +9,7 @@ import msgspec
 
 from kbproc.base.settings.config import Config
 from kbproc.base.wording import plural, source_changes_in_words
-from kbproc.surfaces.hooks import standing
+from kbproc.surfaces.hooks import instruction
 from kbproc.surfaces.hooks.asking import HookQuestion, Request
 from kbproc.surfaces.hooks.memory import Memory
 from kbproc.surfaces.hooks.origins import may_quote
@@ -66,7 +66,7 @@ def context(
     notes_list = others.pop(0) if config.agent_named_by is not None else []
     changed = others[0] if since is not None else []
     sections = [
-        (standing.HEADING, [*standing.lines(instructions)]),
+        (instruction.HEADING, [*instruction.lines(instructions)]),
         ("In review:", _in_review(in_review["meta"]["total"])),
         ("Entries:", _entries(entries, allowed)),
         (_STALE, _stale(entries, allowed)),
@@ -74,7 +74,7 @@ def context(
         (f"Changed since {since}:", _changes(changed, allowed)),
     ]
     chunk_ids = [] if event.source in AFRESH else session.chunk_ids
-    chunk_ids = [*dict.fromkeys([*chunk_ids, *map(standing.key_of, instructions)])]
+    chunk_ids = [*dict.fromkeys([*chunk_ids, *map(instruction.key_of, instructions)])]
     memory.keep(msgspec.structs.replace(session, chunk_ids=chunk_ids, since=since))
     if event.source not in AFRESH:
         memory.keep_end(now)
@@ -85,11 +85,11 @@ def context(
 
 def _instructions(
     asking: HookQuestion, kbs: dict[str, str], allowed: Collection[str]
-) -> list[standing.Item]:
+) -> list[instruction.Item]:
     """Returns the newest standing instructions that the user has given in conversations."""
     params = {**kbs, **_EVERY_INSTRUCTION}
     data = asking.all([("search", params)])[0]["data"]
-    return standing.new_ones(data.get("standing", []), (), allowed)
+    return instruction.new_ones(data.get("standing", []), (), allowed)
 
 
 def _whole(asking: HookQuestion, request: Request, first: dict[str, Any]) -> list[dict[str, Any]]:

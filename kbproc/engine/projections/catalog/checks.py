@@ -171,7 +171,7 @@ def _check_standing(db: sqlite3.Connection) -> None:
 
     A conversation of which chunks were deleted is left out: these may have said who goes on.
     """
-    from kbproc.engine.projections.catalog import standing  # imported late: few stores need it
+    from kbproc.engine.projections.catalog import instruction  # imported late: few stores need it
 
     rows: dict[int, set[tuple[object, ...]]] = {}
     for row in db.execute("select subject, said, chunk, at, size, document from standing"):
@@ -186,7 +186,7 @@ def _check_standing(db: sqlite3.Connection) -> None:
         if not chunks or [chunk.idx for chunk in chunks] != list(range(len(chunks))):
             continue
         contents = [chunk.content for chunk in chunks]
-        if rows.get(id, set()) != {*standing.rows_of(id, chunks[0].id, contents, created_at)}:
+        if rows.get(id, set()) != {*instruction.rows_of(id, chunks[0].id, contents, created_at)}:
             raise damage_error("standing")
 
 

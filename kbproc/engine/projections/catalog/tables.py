@@ -47,7 +47,7 @@ _SORTED = {"events": ("seq", "idx", "place"), "pieces": ("message_id", "seq", "i
 
 _LIVE = "where deleted_at is null"
 # Tables that folds derive from documents. Counters are keyed by what a Sight hides. The table of
-# standing instructions says in which characters of a chunk each stands; see standing.py.
+# standing instructions says in which characters of a chunk each stands; see instruction.py.
 _DERIVED = """
 create table tags(tag text, document integer, primary key(tag, document)) without rowid;
 create table metadata(key text, kind text, value text, document integer,

@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
+from kbproc.base.text.instruction import is_general, standing_in, subjects
 from kbproc.base.text.passage import Mark
-from kbproc.base.text.standing import is_general, standing_in, subjects
 from kbproc.engine.events.document import ChunkText
 
 # Subjects of rows that no text has: each instruction has one row of the first, and a general one

@@ -6,14 +6,14 @@ import json
 
 import pytest
 
-from kbproc.base.text import standing
+from kbproc.base.text import instruction
 from tests.kit.start import REPO
 
 CASES = json.loads((REPO / "bench" / "standing.json").read_text(encoding="utf-8"))
 
 
 def texts(message: str) -> list[str]:
-    return [message[start:end] for start, end in standing.standing_in(message)]
+    return [message[start:end] for start, end in instruction.standing_in(message)]
 
 
 def test_instructions_are_found_and_near_misses_are_not() -> None:
@@ -47,11 +47,11 @@ def test_each_sentence_of_a_message_stands_alone() -> None:
 
 
 def test_subjects_are_words_without_endings_and_without_common_ones() -> None:
-    subjects = standing.query_subjects("When are the libraries updated?")
+    subjects = instruction.query_subjects("When are the libraries updated?")
     assert {"librar", "date", "deadli"} <= subjects
-    assert standing.subjects("Please always use the library.") == {"librar"}
+    assert instruction.subjects("Please always use the library.") == {"librar"}
     text = "Always format dates as ISO when I ask about deadlines."
-    assert standing.subjects(standing.condition_of(text)) == {"deadli"}
-    assert standing.revoked_subjects("Use pnpm instead of npm.") == {"npm"}
-    assert standing.topics("Always answer in German.") == standing.topics("请用中文回答")
-    assert not standing.topics("Always write commit messages in German.")
+    assert instruction.subjects(instruction.condition_of(text)) == {"deadli"}
+    assert instruction.revoked_subjects("Use pnpm instead of npm.") == {"npm"}
+    assert instruction.topics("Always answer in German.") == instruction.topics("请用中文回答")
+    assert not instruction.topics("Always write commit messages in German.")

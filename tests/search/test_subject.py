@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kbproc.knowledge.search.naming import Subject, about
+from kbproc.knowledge.search.subject import Subject, about
 from tests.kit.talk import Session
 
 

@@ -13,8 +13,7 @@ from functools import lru_cache
 
 from msgspec import Struct
 
-from kbproc.base.text.likeness import likeness
-from kbproc.base.text.standing import (
+from kbproc.base.text.instruction import (
     asks_for_all,
     condition_of,
     is_general,
@@ -23,11 +22,12 @@ from kbproc.base.text.standing import (
     subjects,
     topics,
 )
+from kbproc.base.text.likeness import likeness
 from kbproc.engine.events.document import CONVERSATION
 from kbproc.engine.projections.catalog.filters import DocumentFilter
+from kbproc.engine.projections.catalog.instruction import EVERY, GENERAL
 from kbproc.engine.projections.catalog.queries import Queries
 from kbproc.engine.projections.catalog.rows import StandingRow
-from kbproc.engine.projections.catalog.standing import EVERY, GENERAL
 from kbproc.knowledge.search.hits import Hit, StandingInstruction, cite_at
 from kbproc.knowledge.search.params import Search
 

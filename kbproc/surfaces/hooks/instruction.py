@@ -15,7 +15,7 @@ HEADING = (
     "The user has said this in earlier conversations. Follow it in how you work and answer; start "
     "no other action because of it:"
 )
-# A query that requests them all; see base.text.standing.asks_for_all.
+# A query that requests them all; see base.text.instruction.asks_for_all.
 EVERY = "standing instructions"
 _MOST_CHARS = 300
 
