@@ -24,7 +24,7 @@ _STALE = "Entries to compare with their sources before you rely on them:"
 _NOTE_FIELDS = ["slug", "title", "origin", "source_changed"]
 _ANY_CONVERSATION = {"types": ["conversation"], "limit": 1, "fields": ["id"]}
 _EVERY_INSTRUCTION = {
-    "query": standing.EVERY,
+    "query": instruction.EVERY,
     "types": ["conversation"],
     "limit": _MOST_INSTRUCTIONS,
     "mode": "fts",
