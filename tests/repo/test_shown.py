@@ -138,6 +138,7 @@ NOTES = re.compile(
 NOT_RUN = {
     "pip install ": "asks a package index; tests/repo/test_wheel.py installs",
     "kbproc model use multilingual-e5-small": "90 MB of weights; tests/models has them",
+    "kbproc model use --undo": "needs a second model; tests/app/test_switch.py",
     "kbproc model use BAAI/": "a model of the hub; tests/models/test_hub.py has some",
     "kbproc model install": "asks a package index; tests/models/test_install.py has one",
     "pip download ": "asks a package index",
@@ -179,6 +180,7 @@ ELSEWHERE = {
     "search: [search]": "tests/models/test_hub.py",
     "typescript: {": "tests/client/test_typescript.py",
     "hooks: <kbproc-reference>": "tests/hooks/test_context.py",
+    "notes: ---": "tests/agents/notes/test_sources.py",
     "hooks: Since 2026-03-02": "tests/hooks/test_counts.py",
     'chats: {"kbproc"': "tests/sources/parse/test_conversations.py",
 }
