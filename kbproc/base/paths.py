@@ -26,9 +26,12 @@ _GO_ELSEWHERE = "Name an absolute path, or change to a folder that exists."
 
 
 def suffix_of(name: str) -> str:
-    """Returns the suffix of a file's name in small letters, as pathlib finds it: "a.PY" → ".py"."""
+    """Returns the suffix of a file's name in small letters: "a.PY" → ".py".
+
+    It is pathlib's up to Python 3.13; a later one takes the last dot of "a." for a suffix.
+    """
     if "/" in name:
-        return PurePath(name).suffix.lower()
+        name = PurePath(name).name
     dot = name.rfind(".")  # a tenth of pathlib's time, for each text that is written
     return name[dot:].lower() if 0 < dot < len(name) - 1 else ""
 
