@@ -36,6 +36,11 @@ def suffix_of(name: str) -> str:
     return name[dot:].lower() if 0 < dot < len(name) - 1 else ""
 
 
+def reason_of(error: OSError) -> str:
+    """Returns why a call failed; an error that Python's own code raises has words but no number."""
+    return error.strerror or str(next(iter(error.args), type(error).__name__))
+
+
 def uri_path(path: Path) -> str:
     """Returns the path as it stands in a URI; urllib would be imported for that alone."""
     data = os.fsencode(path)
@@ -206,7 +211,7 @@ def write_new(path: Path, parts: Iterable[bytes], *, field: str) -> None:
     except OSError as error:
         raise KbprocError(
             "store.io",
-            f"{path} could not be written: {error.strerror or error}.",
+            f"{path} could not be written: {reason_of(error)}.",
             lasting=is_lasting(error),
         ) from error
     finally:

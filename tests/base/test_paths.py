@@ -19,6 +19,7 @@ from kbproc.base.paths import (
     absolute,
     from_here,
     read_file,
+    reason_of,
     suffix_of,
     write_new,
 )
@@ -169,3 +170,11 @@ def without_links(*_: object) -> None:
 def half() -> Iterator[bytes]:
     yield b"half"
     raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_an_error_without_a_number_has_its_words() -> None:
+    error = OSError("Cannot call rmtree on a symbolic link")
+    error.filename = "a"  # so does Python from 3.12 on
+    assert reason_of(error) == "Cannot call rmtree on a symbolic link"
+    assert reason_of(OSError(errno.ENOSPC, "full")) == "full"
+    assert reason_of(OSError()) == "OSError"
