@@ -26,11 +26,19 @@ _GO_ELSEWHERE = "Name an absolute path, or change to a folder that exists."
 
 
 def suffix_of(name: str) -> str:
-    """Returns the suffix of a file's name in small letters, as pathlib finds it: "a.PY" → ".py"."""
+    """Returns the suffix of a file's name in small letters: "a.PY" → ".py".
+
+    It is pathlib's up to Python 3.13; a later one takes the last dot of "a." for a suffix.
+    """
     if "/" in name:
-        return PurePath(name).suffix.lower()
+        name = PurePath(name).name
     dot = name.rfind(".")  # a tenth of pathlib's time, for each text that is written
     return name[dot:].lower() if 0 < dot < len(name) - 1 else ""
+
+
+def reason_of(error: OSError) -> str:
+    """Returns why a call failed; an error that Python's own code raises has words but no number."""
+    return error.strerror or str(next(iter(error.args), type(error).__name__))
 
 
 def uri_path(path: Path) -> str:
@@ -203,7 +211,7 @@ def write_new(path: Path, parts: Iterable[bytes], *, field: str) -> None:
     except OSError as error:
         raise KbprocError(
             "store.io",
-            f"{path} could not be written: {error.strerror or error}.",
+            f"{path} could not be written: {reason_of(error)}.",
             lasting=is_lasting(error),
         ) from error
     finally:

@@ -20,10 +20,16 @@ def instant(value: str, *, field: str) -> str:
     except (ValueError, OverflowError) as error:
         raise KbprocError(
             "input.invalid_params",
-            f"{field} is no time: {error}.",
+            f"{field} is no time: {why_no_time(error)}.",
             field=field,
             hint=INSTANT_HINT,
         ) from None
+
+
+def why_no_time(error: Exception) -> str:
+    """Returns the reason in the words of Python up to 3.13, so that answers are the same by all."""
+    reason = str(error).partition(", not ")[0]
+    return "day is out of range for month" if reason.startswith("day ") else reason
 
 
 def rfc3339(epoch_ms: int) -> str:

@@ -7,6 +7,7 @@ import unicodedata
 import pytest
 
 from kbproc.base.errors import KbprocError
+from kbproc.base.times import why_no_time
 from kbproc.base.values import clean_tags
 
 
@@ -48,3 +49,16 @@ def test_what_is_no_tag_is_refused_by_name(tag: str) -> None:
 def test_hidden_characters_are_refused(tag: str) -> None:
     with pytest.raises(KbprocError, match="which names may not hold"):
         clean_tags([tag])
+
+
+@pytest.mark.parametrize(
+    ("reason", "same"),
+    [
+        ("day 31 must be in range 1..28 for month 2 in year 2026", "day is out of range for month"),
+        ("day is out of range for month", "day is out of range for month"),
+        ("month must be in 1..12, not 13", "month must be in 1..12"),
+        ("Invalid isoformat string: 'x'", "Invalid isoformat string: 'x'"),
+    ],
+)
+def test_a_moment_is_refused_in_the_same_words_by_every_python(reason: str, same: str) -> None:
+    assert why_no_time(ValueError(reason)) == same

@@ -24,6 +24,7 @@ import msgspec
 
 from kbproc.base.durable import sync_file, write_all
 from kbproc.base.errors import KbprocError
+from kbproc.base.paths import reason_of
 from kbproc.base.pipes import claim
 from kbproc.base.sandbox import Child
 from kbproc.base.values import decoder
@@ -83,7 +84,7 @@ def make(
     except OSError as error:
         raise KbprocError(
             "model.unavailable",
-            f"{job.name} can't be exported into {cache}: {error.strerror or error}.",
+            f"{job.name} can't be exported into {cache}: {reason_of(error)}.",
             hint="Make that folder writable, and see that it is no link and the disk not full.",
         ) from error
 
