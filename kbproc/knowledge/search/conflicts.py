@@ -48,7 +48,7 @@ _DATES = lazy(
     r"(?: \d{4})?|(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]* \d{1,2}(?:,? \d{4})?",
     re.IGNORECASE,
 )
-# In a text only these count, because the other names of environments are everyday words.
+# A text names an environment only by these, because the other names are everyday words.
 _NAMED_IN_TEXTS = _ENVIRONMENTS & {"dev", "development", "prod", "production", "staging", "sandbox"}
 _MOST_CITE = 80  # characters
 _OF_SPEAKERS = frozenset(["my", "our"])
