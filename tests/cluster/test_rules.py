@@ -220,9 +220,8 @@ def test_sources_and_keys_to_erase_are_stored_beside_the_earlier_ones(store: Fak
     forgotten.keep(store.folder, Forgotten(seq=2, due=1, sources=["b"], keys=["ff"]))
     pack = SimpleNamespace(key=lambda string: string.encode())
     embedding = SimpleNamespace(pack=pack, string_of=lambda title, section, text: text)
-    trace = SimpleNamespace(
-        unused_sources={"a", "b"}, strings={("T", None, "k"), ("T", None, "l")}, other_strings=set()
-    )
+    unused_strings = {("T", None, "k"), ("T", None, "l")}
+    trace = SimpleNamespace(unused_sources={"a", "b"}, unused_strings=unused_strings)
     rules.store_due(
         cast(Any, SimpleNamespace(store=store, embedding=embedding)), cast(Any, trace), 7
     )

@@ -27,7 +27,7 @@ WHOLE = Snippet(TEXT, [], None)
 
 
 def hit(row: HitRow, excerpt: Snippet = WHOLE, **more: Any) -> Hit:
-    options = {"now": NOW, "judged": None, "repeated": None, "explain": UNSET, **more}
+    options = {"now": NOW, "rerank": None, "repeated": None, "explain": UNSET, **more}
     return hit_of(fusion.Fused(0.5, 0.3, 0.2), row, excerpt, **options)
 
 
@@ -94,7 +94,7 @@ def test_a_hit_has_its_rows_members_and_only_optional_ones_that_say_something() 
     assert (plain.source.path, plain.source.kb) == ("http://a", "team")
     assert (plain.source.chunk_index, plain.source.total_chunks) == (2, 5)
     assert (plain.head, plain.repeated_by, plain.score_breakdown.rerank) == (UNSET,) * 3
-    judged = hit(row(superseded_by=8, head=9), judged=0.5, repeated=[8])
+    judged = hit(row(superseded_by=8, head=9), rerank=0.5, repeated=[8])
     assert (judged.head, judged.repeated_by, judged.score_breakdown.rerank) == (9, [8], 0.5)
 
 

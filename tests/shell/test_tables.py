@@ -84,6 +84,7 @@ def test_few_weak_hits_are_shown(own: Run) -> None:
 def test_no_name_and_no_title_is_lost(
     run: Run, monkeypatch: pytest.MonkeyPatch, subtests: pytest.Subtests
 ) -> None:
+    text(run, "kb", "update", "default", "--description", "Guides.")
     for argv in (["list"], ["sql", "query", COLUMNS], ["kb", "list"], ["chunk", "list", "1"]):
         monkeypatch.setenv("COLUMNS", "200")
         heads = re.split(r" {2,}", text(run, *argv).splitlines()[0].strip())

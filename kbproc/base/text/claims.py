@@ -102,7 +102,7 @@ _BULLET = lazy(r"\s*(?:[-*+•>#]+|\d{1,3}[.)])\s+")
 _UNIT = lazy(r"[ \u00a0\u202f-]?(%|[A-Za-zµ]+)(?![\w-])")
 # A number before this is the first of several numbers, or a part of a range or a sum.
 _MORE = lazy(r"\s?(?:-|–|—|to|and|or|/|,|x|×|\+)\s?[`\"\d]|\s?[+*/%^(]\s?\d|:\d|\+")
-_LAST = lazy(r"\W*(?:now|by default|today)?\W*")
+_LAST = lazy(r"\W*+(?:(?:now|by default|today)\W*+)?")
 _WORDS_OF_DOUBT = """
 if when whenever unless while until should would could may might can must not never no cannot
 example instance suppose assume say about around roughly nearly almost approximately approx ca

@@ -40,7 +40,6 @@ Progress = Callable[[str, int, int | None], None]
 PREPARE, EMBED = "prepare the model", "embed"
 WORKERS = 2
 _BATCH = 16
-_MUCH = 2 * WORKERS * _BATCH  # pending chunks
 _KEEP_SECONDS = 0.25  # longest time until a vector is stored and can be searched
 _RETRY_SECONDS = 30.0
 _END_SECONDS = 5.0
@@ -102,7 +101,6 @@ class Embedding(StoredModel, Statuses):
         self._failed: dict[int, tuple[int, str]] = {}
         self.claims = Claims(self._failed.keys)
         self._workers: list[Worker] = []
-        self._turns = threading.Semaphore(WORKERS)  # a worker that computes on this machine has one
         self._searching = 0
         self.gate = Gate()
         self._stopping = False  # no worker begins another text
@@ -224,17 +222,11 @@ class Embedding(StoredModel, Statuses):
             return False
 
     def _engage(self) -> None:
-        """Starts another worker while the model takes more texts at once than there are workers.
-
-        One more where the model runs on this machine and much is pending: it computes while another
-        stores vectors.
-        """
+        """Starts another worker while the model takes more texts at once than there are workers."""
         filler = None if self._embedder is None else self._embedder.filler
-        local = WORKERS + (self.pending_count > _MUCH)
-        most = local if filler is None else filler.at_once
-        if most > len(self._workers):
+        if filler is not None and filler.at_once > len(self._workers):
             with self._changing:
-                if not self._stopping and most > len(self._workers):
+                if not self._stopping and filler.at_once > len(self._workers):
                     self._add_worker()
 
     def _dismiss(self, worker: Worker) -> None:
@@ -357,9 +349,7 @@ class Embedding(StoredModel, Statuses):
                 break
             self._give_way()
             string = self.string(row)
-            with computing(), self._turns:
-                if self._stopping:
-                    break
+            with computing():
                 vectors.append(embedder.embed(string))
             if time.monotonic() - since > _KEEP_SECONDS:
                 yield rows[first : n + 1], vectors

@@ -27,7 +27,7 @@ class Anchor(Struct, kw_only=True, frozen=True, omit_defaults=True):
 
     @property
     def is_purged(self) -> bool:
-        return self.path is None and self.revision is None
+        return self.path is None and self.revision is None and not self.sha256
 
 
 class EntryFacts(Struct, kw_only=True, frozen=True, omit_defaults=True):

@@ -342,7 +342,6 @@ class Switch:
             # A process may be killed after each line: then [next_model] leads on.
             self._write(former)
             self._write({"model": settings})
-            reach("model.settings")
             self._write({NEXT: {}})
             old = swap(library, standby, settings)
         self._standby = None
@@ -381,6 +380,8 @@ class Switch:
         for name, table in tables.items():
             try:
                 write_settings(store.folder / "store.toml", table, name)
+                if name == "model":
+                    reach("model.settings")
             except OSError as error:
                 raise KbprocError(
                     "store.io", f"store.toml could not be written: {error.strerror}."

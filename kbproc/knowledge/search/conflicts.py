@@ -45,7 +45,8 @@ value option detail general summary turn section chapter
 _OF_TEXTS = frozenset(words_of(_NAMES_OF_TEXTS))
 _DATES = lazy(
     r"\d{4}-\d\d(?:-\d\d)?|\d{1,2}\.? (?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?"
-    r"(?: \d{4})?|(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]* \d{1,2}(?:,? \d{4})?",
+    r"(?: \d{4})?"
+    r"|\b(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*+ \d{1,2}(?:,? \d{4})?",
     re.IGNORECASE,
 )
 # A text names an environment only by these, because the other names are everyday words.

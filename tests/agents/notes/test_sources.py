@@ -95,4 +95,4 @@ def test_a_purge_takes_a_document_out_of_the_sources_of_notes(session: Session, 
     with session.store.reading() as snapshot:
         row = snapshot.queries.note("scout", "tabs")
     assert row is not None and row.anchors is not None
-    assert f'"document":{guide}' not in row.anchors and "code.py" in row.anchors
+    assert f'{{"document":{guide}}}' in row.anchors and "code.py" in row.anchors

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-_PART = re.compile(r"-+BEGIN (NATS USER JWT|USER NKEY SEED)-+\s+(\S+)\s+-+END \1-+")
+_PART = re.compile(r"(?<!-)-++BEGIN (NATS USER JWT|USER NKEY SEED)-++\s++(\S++)\s++-++END \1-")
 _LINE = re.compile(r"([^\s:]+):(\S+)\s*\Z")
 _SEED = slice(2, 34)  # behind two bytes of the kind, before two of a checksum
 _SHAPES = "a .creds file as nsc writes it, or one line NAME:PASSWORD"
