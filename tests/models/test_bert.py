@@ -20,7 +20,7 @@ IDS = [2, 40, 41, 7, 3]
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Its weights are small, because a processor without VNNI saturates products of large ones."""
+    """A model with small weights: a processor without VNNI saturates products of large weights."""
     place = tmp_path_factory.mktemp("bert")
     return models.bert(place, layers=1, hidden=8, max_tokens=8, spread=0.05)
 

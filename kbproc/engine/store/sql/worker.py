@@ -43,7 +43,10 @@ _NO_FUNCTIONS = frozenset(
     }
 )
 _NODES = frozenset({"SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE"})
-_DEEPEST = 200  # nested values, because the reader of the answer has a limit as well
+# Levels of nesting that a value, and the tree of a statement, may have. Python's own limit differs
+# from version to version, and so do the limits of clients.
+_DEEPEST = 200
+_DEEPEST_STATEMENT = 1000
 _QUOTED = re.compile(r'"([^"]+)"')
 _UNKNOWN_COLUMN = re.compile(r'Referenced column "([^"]+)"')
 _HINT = "Read the documented views; DESCRIBE documents tells the columns of one."
@@ -201,7 +204,6 @@ def query(
     and types that JSON lacks are cast there.
     """
     inner = "(\n" + only_select(db, sql, params) + "\n)"
-    sys.setrecursionlimit(_DEEPEST)
     description = db.execute(f"select * from {inner} limit 0", params).description  # noqa: S608
     columns = [(column[0], column[1]) for column in description]
     names = ", ".join(f"c{i}" for i in range(len(columns)))
@@ -263,12 +265,28 @@ def check(db: DuckDBPyConnection, sql: str) -> None:
     """Raises QueryRefused, with the valid names, for anything but the views and plain functions."""
     row = db.execute("select json_serialize_sql(?)", [sql]).fetchone()
     tree = json.loads(row[0]) if row else {"error": True}
+    _check_depth(tree, _DEEPEST_STATEMENT)
     if tree["error"]:
         raise bad_sql(f"Only a SELECT is allowed: {tree.get('error_message')}.", hint=_READ_ONLY)
     nodes = list(_dicts(tree["statements"]))
     own = {entry["key"].lower() for node in nodes for entry in _ctes(node)}
     for node in nodes:
         _check_node(node, own)
+
+
+def _check_depth(value: Any, most: int) -> None:
+    """Raises RecursionError for a value of lists and dicts with more than `most` levels."""
+    level = [value]
+    for _ in range(most + 1):
+        level = [
+            child
+            for one in level
+            if isinstance(one, list | dict)
+            for child in (one.values() if isinstance(one, dict) else one)
+        ]
+        if not level:
+            return
+    raise RecursionError
 
 
 def _dicts(tree: Any) -> Iterator[dict[str, Any]]:
@@ -433,12 +451,14 @@ def _plain(value: Any) -> Any:
 
 
 def _decode(text: str) -> Any:
-    return json.loads(
+    value = json.loads(
         text,
         parse_float=lambda digits: _plain(float(digits)),
         parse_int=lambda digits: _plain(int(digits)) if len(digits) < 20 else digits,
         parse_constant=lambda name: None,
     )
+    _check_depth(value, _DEEPEST)
+    return value
 
 
 def _too_large(most_bytes: int) -> QueryRefused:
