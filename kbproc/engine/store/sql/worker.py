@@ -43,8 +43,7 @@ _NO_FUNCTIONS = frozenset(
     }
 )
 _NODES = frozenset({"SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE"})
-# Levels of nesting that a value, and the tree of a statement, may have. Python's own limit differs
-# from version to version; clients have limits, too.
+# Levels of nesting that a value, and the tree of a statement, may have; Python's limit varies.
 _DEEPEST = 200
 _DEEPEST_STATEMENT = 1000
 _QUOTED = re.compile(r'"([^"]+)"')
