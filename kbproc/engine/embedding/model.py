@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from kbproc.engine.store.state import ModelState
 
 _DEFAULT_TOKENS = 256
-_FINGERPRINT = slice(16, 48)  # these bytes of a pack are the model's fingerprint
+# These bytes of a pack are the model's fingerprint: see engine/models/pack.py, which loads numpy.
+_FINGERPRINT = slice(16, 48)
 _OFF = ({"kind": "none"}, {"kind": "none", "name": "none"})  # settings of no model
 
 

@@ -180,7 +180,7 @@ def _of_hub(
         if pin is not None and card.kind == "embedder":
             status = available(ModelSpec(name=name), cache)
         elif pin is not None:
-            status, cost_ms = _standing(name, cache)
+            status, cost_ms = _readiness(name, cache)
         listed.append(
             ModelShown(
                 name=name,
@@ -220,7 +220,7 @@ def _other_rerankers(cache: Path) -> list[ModelShown]:
 def _other_reranker(name: str, cache: Path) -> ModelShown:
     from kbproc.engine.models.install import pin_of
 
-    pin, (status, cost_ms) = pin_of(name), _standing(name, cache)
+    pin, (status, cost_ms) = pin_of(name), _readiness(name, cache)
     return ModelShown(
         name=name,
         kind="onnx",
@@ -245,12 +245,12 @@ def _with_reader(model: ModelShown, reader: str | None) -> ModelShown:
     return replace(model, current=True) if is_current else model
 
 
-def _standing(name: str, cache: Path) -> tuple[str, float | None]:
+def _readiness(name: str, cache: Path) -> tuple[str, float | None]:
     """Returns the status of an installed cross-encoder, and its cost as it was measured here."""
-    from kbproc.engine.models.reranking.reranker import standing
+    from kbproc.engine.models.reranking.reranker import readiness
 
     try:
-        now = standing(name, cache)
+        now = readiness(name, cache)
     except KbprocError as error:
         return f"{_MISSING}{error.message}", None
     return "ready" if now.is_ready else "needs_export", now.cost_ms

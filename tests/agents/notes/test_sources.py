@@ -89,7 +89,7 @@ def test_a_note_is_trusted_as_its_least_source(session: Session, guide: int) -> 
     assert put(session, "blanks", guide, page)["origin"] == "web"
 
 
-def test_a_purge_takes_a_document_out_of_the_sources_of_notes(session: Session, guide: int) -> None:
+def test_a_purge_leaves_the_id_of_a_source_and_no_digest(session: Session, guide: int) -> None:
     put(session, "tabs", guide, "src/code.py")
     carried_out(session, "store.purge", document_ids=[guide])
     with session.store.reading() as snapshot:

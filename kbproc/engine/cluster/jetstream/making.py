@@ -48,6 +48,7 @@ async def _ask(settings: StreamSettings, work: Callable[[LogStream], Awaitable[T
 
 
 def unusable(servers: Iterable[str], why: str) -> KbprocError:
+    """Returns the error for servers none of which can be used."""
     return KbprocError(
         "store.io",
         f"None of {', '.join(servers)} can be used: {why}.",

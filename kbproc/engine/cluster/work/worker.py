@@ -24,6 +24,7 @@ from nats.js.api import ConsumerConfig
 from kbproc.base.errors import KbprocError
 from kbproc.base.values import NOT_READABLE
 from kbproc.engine.cluster.jetstream.connection import LOST, using, words
+from kbproc.engine.cluster.jetstream.making import unusable
 from kbproc.engine.cluster.jetstream.settings import StreamSettings
 from kbproc.engine.cluster.work import messages
 from kbproc.engine.cluster.work.messages import ACK_WAIT_S, TRIES, Beat, BuriedJob, NodeNames
@@ -92,7 +93,7 @@ class ClusterWorker:
             for server in self._settings.servers:
                 why = await self._use_until_lost(server)
                 if not self._was_connected:
-                    raise _unreachable(why)
+                    raise unusable(self._settings.servers, why)
                 if why != notice:
                     self._tell(f"no connection: {why}")
                     notice = why
@@ -273,14 +274,6 @@ async def _in_progress(message: Msg) -> None:
         while True:
             await asyncio.sleep(ACK_WAIT_S / 4)
             await message.in_progress()
-
-
-def _unreachable(why: str) -> KbprocError:
-    return KbprocError(
-        "store.io",
-        f"No server of the cluster can be used: {why}.",
-        hint="Check the addresses, the credentials, and that the servers run with JetStream.",
-    )
 
 
 def _mismatch(theirs: messages.NodeModel, own: messages.NodeModel) -> KbprocError:

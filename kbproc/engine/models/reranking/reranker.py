@@ -191,7 +191,7 @@ def installed() -> list[str]:
     return sorted(name for name, pin in pins.pins().items() if pin.kind == "reranker")
 
 
-class Standing(msgspec.Struct, frozen=True, kw_only=True):
+class Readiness(msgspec.Struct, frozen=True, kw_only=True):
     """How far an installed cross-encoder is. `is_ready`: it is exported.
 
     `cost_ms`: the milliseconds for a passage, as they were last measured here.
@@ -201,13 +201,13 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     cost_ms: float | None = None
 
 
-def standing(name: str, cache: Path) -> Standing:
+def readiness(name: str, cache: Path) -> Readiness:
     """Returns how far an installed cross-encoder is. Raises model.unavailable."""
     from kbproc.engine.models.reranking import crossencoder
 
     exported = crossencoder.exported_folder(cache, crossencoder.located(name))
     meta = crossencoder.read_meta(exported)
-    return Standing() if meta is None else Standing(is_ready=True, cost_ms=meta.cost_ms)
+    return Readiness() if meta is None else Readiness(is_ready=True, cost_ms=meta.cost_ms)
 
 
 def prepared(name: str, cache: Path, cancelled: Callable[[], bool]) -> float:

@@ -94,9 +94,7 @@ def document_written(state: FoldState, record: Record, event: DocWritten) -> Non
     )
     tables.insert("chunks", *chunks)
     if event.doc_type == CONVERSATION:
-        from kbproc.engine.projections.catalog import (
-            instruction,  # imported late: few stores need it
-        )
+        from kbproc.engine.projections.catalog import instruction  # late: few stores need it
 
         rows = instruction.rows_of(event.id, event.first_chunk, event.chunks, new["created_at"])
         tables.insert_standing(rows)
