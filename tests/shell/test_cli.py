@@ -473,7 +473,8 @@ def test_a_bad_timeout(run: Run) -> None:
     code, _, err = run("ping", "--timeout=-1")
     assert (code, json.loads(err)["error"]["field"]) == (1, "--timeout")
     error = json.loads(run("sql", "query", "select 1", "--timeout", "60000")[2])["error"]
-    assert error["message"] == "--timeout-ms must be at most 60000.", "--timeout counts seconds"
+    assert error["message"] == "--timeout-ms must be at most 60000."
+    assert error["hint"] == "--timeout counts seconds, --timeout-ms milliseconds."
 
 
 def test_arguments_that_are_no_text(run: Run) -> None:

@@ -29,6 +29,7 @@ _LONGEST_COMMAND = 2000  # characters; a longer command is not repeated
 # The flag to name where several set the same param.
 _PREFERRED = {"timeout_ms": "--timeout", "dry_run": "--dry-run"}
 _TIMEOUT = "$.params.timeout_ms"
+_UNITS = "--timeout counts seconds, --timeout-ms milliseconds."
 _TEXTS = ("message", "field", "hint")
 
 Data = dict[str, Any]
@@ -63,9 +64,8 @@ class Words:
     def of(self, data: Data) -> Data:
         """Returns the error's data with its texts rewritten."""
         if (data["type"], data.get("field")) == ("input.invalid_params", _TIMEOUT):
-            # The bounds of timeout_ms are milliseconds; --timeout counts seconds.
             message = data["message"].replace(_TIMEOUT, "--timeout-ms")
-            data = {**data, "message": message, "field": "--timeout-ms"}
+            data = {**data, "message": message, "field": "--timeout-ms", "hint": _UNITS}
         worded = {**data, "message": self.text(data["message"]), "hint": self.text(data["hint"])}
         if data["type"] == "input.invalid_params":
             if data["message"].endswith(" is required."):
