@@ -98,7 +98,17 @@ def test_search_finds_while_typing_and_says_why(person: Person) -> None:
     person.open("search")
     person.type("#query", "cache keyed by lock file")
     person.sees("The CI cache is keyed by lock file")
-    assert "#/search?q=cache" in person.driver.current_url
+    query, is_complete = (
+        "#/search?q=cache+keyed+by+lock+file",
+        "return !document.querySelector('.results[aria-busy]')",
+    )
+    # The last answer replaces those by words alone or for a part of the query, and closes their
+    # reasons.
+    until(
+        lambda: query in person.driver.current_url and person.script(is_complete),
+        "the last answer",
+        person.text,
+    )
     assert person.script("return document.querySelectorAll('.snippet mark').length") > 0
     person.click("Why")
     person.sees("BM25")

@@ -45,11 +45,13 @@ export async function searchView(main, { query, replace }) {
   async function load(signal) {
     replace({ q: state.q, mode: state.mode === "hybrid" ? "" : state.mode, kb: state.kb, type: state.type,
       superseded: state.superseded ? "1" : "" });
+    results.removeAttribute("aria-busy");
     if (!state.q.trim()) {
       fill(summary);
       fill(results, empty("Type a question or some words. “A phrase in quotes”, and -word to leave a word out."));
       return;
     }
+    results.setAttribute("aria-busy", "true");
     let isDone = false;
     const early = state.mode === "hybrid" && setTimeout(async () => {
       const answer = await ask("search", params({ mode: "fts" }), { signal }).catch(() => null);
@@ -67,6 +69,7 @@ export async function searchView(main, { query, replace }) {
       }
     } finally {
       clearTimeout(early);
+      if (!signal.aborted) results.removeAttribute("aria-busy");
     }
   }
 
