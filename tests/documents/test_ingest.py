@@ -257,8 +257,10 @@ def test_a_failure_is_told_until_it_is_mended(session: Session, docs: Path) -> N
     (docs / "b.pdf").write_bytes(BAD_PDF)
     for _ in range(2):
         assert session.data("doc.ingest", paths=["docs"])["failed"] == 1
-    check = session.data("kb.check", slug="default")
-    assert [Path(f["path"]).name for f in check["failed_files"]] == ["b.pdf"]
+    result = session.ask("kb.check", slug="default")["result"]
+    assert [Path(f["path"]).name for f in result["data"]["failed_files"]] == ["b.pdf"]
+    hint = "Repair or replace b.pdf, then run doc.ingest again on their folder."
+    assert result["meta"]["hint"] == hint
     (docs / "b.pdf").unlink()
     put(docs, b_md="Mended.")
     assert confirmed_or_plain(session, prune=True) == {"added": 1, "unchanged": 1}
