@@ -74,7 +74,8 @@ SCENES = {
         files={
             "papers/ropes.pdf": ROPES.decode(),
             "papers/loads.csv": "rope,load\n12 mm,4 t\n",
-            "papers/scan.pdf": "%PDF-1.4, cut off",
+            "scans/scan.pdf": "%PDF-1.4, cut off",
+            "scans/list.txt": "Scans of the old manuals.",
             "papers/node_modules/rope.js": "export {}",
         }
     ),

@@ -160,8 +160,8 @@ def _hint(check: KbCheck, any_gone: bool) -> str | None:
     if check.failed:
         first = Path(check.failed_files[0].path).name
         others = plural(check.failed - 1, "other file", "other files")
-        files = first if check.failed == 1 else f"{first} and {others}"
-        return f"Repair or replace {files}, then run doc.ingest again on their folder."
+        files, its = (first, "its") if check.failed == 1 else (f"{first} and {others}", "their")
+        return f"Repair or replace {files}, then run doc.ingest again on {its} folder."
     if check.stale:
         return "Run doc.ingest again on their folder."
     return unread.advice(check.unread)

@@ -88,7 +88,10 @@ def hook(config: Config, words: Sequence[str], flags: Flags, show: Show, *, agre
 def _needed(config: Config) -> str | None:
     """Returns what makes the hooks speak in the working folder; None where they do."""
     if config.notes:
-        return f"The hooks say nothing in this folder yet. {config.notes[0]}"
+        return (
+            "The hooks say nothing in this folder, because its link was passed over; "
+            "kbproc link --trust approves it."
+        )
     if is_chosen(config):
         return None
     return (
