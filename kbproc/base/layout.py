@@ -6,7 +6,7 @@ Times are written as people read them.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -30,6 +30,11 @@ class LayoutRecord(Struct, frozen=True, kw_only=True):
     """One thing with all its members."""
 
     members: dict[str, Any]
+
+    @classmethod
+    def labelled(cls, data: dict[str, Any], labels: Mapping[str, str]) -> LayoutRecord:
+        """Returns the record; `labels` name members whose own names say too little to people."""
+        return cls(members={labels.get(name, name): value for name, value in data.items()})
 
 
 class LayoutPart(Struct, frozen=True, kw_only=True):

@@ -257,8 +257,10 @@ def test_a_failure_is_told_until_it_is_mended(session: Session, docs: Path) -> N
     (docs / "b.pdf").write_bytes(BAD_PDF)
     for _ in range(2):
         assert session.data("doc.ingest", paths=["docs"])["failed"] == 1
-    check = session.data("kb.check", slug="default")
-    assert [Path(f["path"]).name for f in check["failed_files"]] == ["b.pdf"]
+    result = session.ask("kb.check", slug="default")["result"]
+    assert [Path(f["path"]).name for f in result["data"]["failed_files"]] == ["b.pdf"]
+    hint = "Repair or replace b.pdf, then run doc.ingest again on its folder."
+    assert result["meta"]["hint"] == hint
     (docs / "b.pdf").unlink()
     put(docs, b_md="Mended.")
     assert confirmed_or_plain(session, prune=True) == {"added": 1, "unchanged": 1}
@@ -286,6 +288,9 @@ def test_what_can_not_be_looked_at_is_told_until_it_is_mended(session: Session, 
     wrong = sorted([*loops, str(deep.relative_to(docs))])
     assert ingest(session) == {"added": 1, "failed": 3}
     assert sorted(failed_paths()) == wrong
+    hint = session.ask("kb.check", slug="default")["result"]["meta"]["hint"]
+    first = Path(failed_paths()[0]).name
+    assert hint.startswith(f"Repair or replace {first} and 2 other files, then run doc.ingest")
     seq = session.store.seq
     assert ingest(session) == {"unchanged": 1, "failed": 3}
     assert session.store.seq == seq, "no news"

@@ -142,7 +142,7 @@ def test_only_a_client_sends_an_event(
 @pytest.mark.parametrize("words", [[], ["install"], ["remove", "a", "b"], ["prompt", "x"]])
 def test_a_person_installs_or_removes_one_client(words: list[str]) -> None:
     with pytest.raises(KbprocError) as error:
-        hook(words, cast(Any, None), lambda text: None, agreed=True)
+        hook(cast(Any, None), words, cast(Any, None), lambda text: None, agreed=True)
     assert (error.value.type, error.value.field) == ("input.invalid_params", "EVENT")
     assert error.value.valid_values is not None
     assert error.value.valid_values[:4] == ["install", "remove", "report", "forget"]

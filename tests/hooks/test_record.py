@@ -8,13 +8,18 @@ from typing import Any
 
 import pytest
 
-from tests.kit import chats
+from kbproc.base.host import Host
+from kbproc.base.times import dated
+from tests.kit import chats, pages
 from tests.kit.hooks import Project
 from tests.kit.processes import Client
+from tests.kit.start import REPO
 from tests.kit.talk import Session
 from tests.kit.world import filled
 
 SECRET = "ghp_" + "R8k2Lm9Qw4Zx7Vb1Nc5Td3Fg6Hj0Ps8Ya2Ue"
+
+DECISION = "We decided on Mondays, because then everybody is here if something breaks."
 
 
 @pytest.fixture(scope="module")
@@ -77,3 +82,23 @@ def test_no_other_file_is_recorded(project: Project, log: Path) -> None:
     assert "is no session log" in project.problems()[0]
     assert "No such file" in project.problems()[1]
     assert conversations(project) == []
+
+
+def test_a_later_session_is_shown_the_recorded_one_as_the_page_says(tmp_path: Path) -> None:
+    store = Session(tmp_path / "store", cwd=tmp_path)
+    store.data("kb.create", slug="site")
+    store.close()
+    project, log = Project(tmp_path, kb="site"), tmp_path / "6f1c.jsonl"
+    day = "2026-11-20"
+    log.write_bytes(chats.decision("On which day do we deploy the site?", DECISION, day))
+    end(project, log, "--record")
+    (block,) = [
+        block
+        for block in pages.blocks(REPO / "docs" / "hooks.md")
+        if block.text.startswith("<kbproc-reference>")
+    ]
+    context = project.ask("Which day did we choose for deploys?", session_id="later").context
+    now = dated(f"{day}T14:03:00.000Z", Host().now())
+    folder = "/home/robin/.claude/projects/-home-robin-work-projects-site"
+    masked = context.replace(now, f"{day}, 3 days ago").replace(str(tmp_path), folder)
+    assert f"{masked}\n" == block.text

@@ -67,6 +67,13 @@ def claude_code(question: str = QUESTION, *, more: bool = True, before: str = ""
     return _claude_code(*records)
 
 
+def decision(question: str, answer: str, day: str) -> bytes:
+    """Returns a log of one turn of that day, in which something is decided."""
+    text = [{"type": "text", "text": answer}]
+    turn = (("user", f"{day}T14:03:10Z", question), ("assistant", f"{day}T14:03:40Z", text))
+    return _claude_code(*turn)
+
+
 def codex() -> bytes:
     def item(at: str, **payload: Any) -> dict[str, Any]:
         return {"timestamp": at, "type": "response_item", "payload": payload}

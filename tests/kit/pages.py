@@ -29,6 +29,8 @@ _MASKS = (
     (re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\dZ"), "2026-11-23 09:00Z"),
     (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"), "2026-11-23T09:00:00.000Z"),
     (re.compile(r"\d{4}-\d\d-\d\d, (?:today|yesterday)"), "2026-11-23, today"),
+    (re.compile(r"\d{4}-\d\d-\d\d, \d days ago"), "2026-11-20, 3 days ago"),
+    (re.compile(r"§\d{4}-\d\d-\d\d > turn"), "§2026-11-20 > turn"),
     (re.compile(r"\d+ (?:weeks|months|years) ago"), "9 months ago"),
     (re.compile(r"--confirm [0-9a-f]{32}"), "--confirm d2c10f437a45e4391298772c9ae5074e"),
 )

@@ -12,6 +12,7 @@ import os
 import re
 import subprocess
 import sys
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -58,19 +59,34 @@ ROPES = pdfs.pdf(
     pdfs.text_page(["Ropes"]),
     pdfs.text_page(["A rope may be used for ten years.", "Then it goes."]),
 )
+TODAY = datetime.now(UTC).date()
+LAST_FRIDAY = str(TODAY - timedelta(days=TODAY.weekday() + 3))  # never a day of this week
+# A folder of sentence-transformers, as far as a plan looks into it.
+MODEL = {
+    "models/mine/config.json": '{"model_type": "bert"}',
+    "models/mine/modules.json": "[]",
+    "models/mine/model.safetensors": "",
+    "models/mine/tokenizer.json": "{}",
+}
 SCENES = {
     "README": Scene(files=HANDBOOK),
     "files": Scene(
         files={
             "papers/ropes.pdf": ROPES.decode(),
             "papers/loads.csv": "rope,load\n12 mm,4 t\n",
-            "papers/scan.pdf": "%PDF-1.4, cut off",
+            "scans/scan.pdf": "%PDF-1.4, cut off",
+            "scans/list.txt": "Scans of the old manuals.",
             "papers/node_modules/rope.js": "export {}",
         }
     ),
     "chats": Scene(
         files={
             ".claude/projects/-home-ann-crane/one.jsonl": chats.claude_code().decode(),
+            ".claude/projects/-home-ann-crane/two.jsonl": chats.decision(
+                "Which rope shall the crane get?",
+                "We decided on a steel rope of 14 mm, because the load grows to 5 t.",
+                LAST_FRIDAY,
+            ).decode(),
             ".codex/sessions/2026/03/05/two.jsonl": chats.codex().decode(),
             "conversations.json": chats.claude().decode(),
         }
@@ -124,7 +140,7 @@ SCENES = {
     "page": Scene(("kbproc add docs",), HANDBOOK),
     "sql": Scene(("kbproc add docs",), HANDBOOK),
     "harness": Scene(("kbproc add docs", EXECUTABLE), HANDBOOK | EXAMPLES),
-    "operations": Scene(("kbproc add docs", EXECUTABLE), HANDBOOK | EXAMPLES),
+    "operations": Scene(("kbproc add docs", EXECUTABLE), HANDBOOK | EXAMPLES | MODEL),
     "reliability": Scene(("kbproc add docs",), HANDBOOK),
     "sessions": Scene(("kbproc add docs",), HANDBOOK),
     "hooks": Scene(files={"projects/site/docs/backups.md": BACKUPS}),
@@ -156,8 +172,7 @@ NOT_RUN = {
     "npm install ./kbproc-0.1.0.tgz": "asks npm; what is packed is looked at in test_typescript.py",
     "npm install --save-dev typescript": "asks npm; tests/client/test_typescript.py compiles",
     "json2ts ": "npm has it; tests/client/test_generators.py runs it",
-    "kbproc hook install ": "asks a person; tests/hooks/test_install.py",
-    "kbproc hook remove ": "asks a person; tests/hooks/test_install.py",
+    "kbproc hook install claude-code --count": "asks a person; tests/setup/test_hooks.py",
     "kbproc open": "runs until Ctrl-C; tests/page opens it",
     "kbproc plan approve HASH": "a plan that waits; tests/calls/test_waiting_plans.py has some",
     "quicktype ": "npm has it; tests/client/test_generators.py runs it",
@@ -179,7 +194,7 @@ ELSEWHERE = {
     "search: {": "tests/models/test_hub.py",
     "search: [search]": "tests/models/test_hub.py",
     "typescript: {": "tests/client/test_typescript.py",
-    "hooks: <kbproc-reference>": "tests/hooks/test_context.py",
+    "hooks: <kbproc-reference>": "tests/hooks/test_record.py",
     "notes: ---": "tests/agents/notes/test_sources.py",
     "hooks: Since 2026-03-02": "tests/hooks/test_counts.py",
     'chats: {"kbproc"': "tests/sources/parse/test_conversations.py",

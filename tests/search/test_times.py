@@ -1,14 +1,16 @@
-"""Time words in a query, and their effect on the scores of entries and notes."""
+"""Time words in a query, and their effect on the scores of what has a time of its own."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kbproc.engine.projections.catalog.catalog import Catalog
 from kbproc.knowledge.search.times import ELSEWHEN, period
+from tests.kit import chats
 from tests.kit.shared import shared_store
 from tests.kit.talk import Session
 
@@ -99,3 +101,16 @@ def test_an_entry_of_that_time_counts_in_full(filled: Session) -> None:
 def test_ranks_are_left_alone(filled: Session) -> None:
     hits = by_type(filled, "why did the deploy fail in 1999", fusion="rrf")
     assert "time" not in hits["knowledge"]["explain"]
+
+
+def test_a_turn_of_another_time_counts_less(session: Session, tmp_path: Path) -> None:
+    """The same words were said in March and in April: the time decides which turn is first."""
+    for name, month in (("march", "03"), ("april", "04")):
+        log = chats.claude_code(more=False).replace(b"2026-03-05", f"2026-{month}-05".encode())
+        (tmp_path / f"{name}.jsonl").write_bytes(log)
+    session.data("doc.ingest", paths=["march.jsonl", "april.jsonl"])
+    for month, day in (("March", "2026-03-05"), ("April", "2026-04-05")):
+        query = f"which rope does the crane need in {month} 2026"
+        hits = session.data("search", query=query, explain=True, mode="fts")["results"]
+        assert [hit["explain"]["time"]["factor"] for hit in hits] == [1, ELSEWHEN]
+        assert hits[0]["source"]["section"].startswith(day)

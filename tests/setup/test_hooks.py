@@ -17,6 +17,7 @@ from kbproc.surfaces.hooks.protocol import NAMES
 from kbproc.surfaces.setup import hooks as install
 from kbproc.surfaces.setup.change import Change, write_change
 from kbproc.surfaces.setup.skills import installed as skill
+from tests.kit import shell
 from tests.kit.shell import in_process, refused
 
 # Settings as people and clients write them.
@@ -288,6 +289,28 @@ def test_as_a_command(
     assert written.read_text().startswith("---\nname: kbproc\n")
     assert "has the skill already" in run("skills", "install")[1]
     assert refused(run, "skills", "install", "emacs")["valid_values"] == list(SKILLS)
+
+
+def test_an_installation_names_what_the_hooks_need_in_this_folder(tmp_path: Path) -> None:
+    env = shell.environment(tmp_path)
+    del env["KBPROC_STORE"]
+    trusted = tmp_path / ".config" / "kbproc" / "trusted.json"
+
+    def last_line(*words: str) -> str:
+        ran = shell.run(words, cwd=tmp_path, env=env)
+        assert ran.code == 0, ran.err
+        return ran.out.splitlines()[-1]
+
+    hook = ("hook", "install", "claude-code", "--yes")
+    assert "say nothing in this folder yet" in last_line(*hook)
+    assert "kbproc link --create" in last_line(*hook)
+    assert last_line(*hook, "--store", "store").startswith("Written: ")
+    last_line("link", "--store", "store")
+    assert last_line(*hook).startswith("Written: ")
+    trusted.unlink()
+    assert "kbproc link --trust" in last_line(*hook)
+    last_line("link", "--trust")
+    assert last_line(*hook).endswith("has the hooks already.")
 
 
 def test_hooks_among_a_clients_own_tables_go_alone(tmp_path: Path) -> None:

@@ -115,6 +115,8 @@ def _weighed(*names: str) -> int:
 # Name → the number or the date that stands for it.
 FACTS: dict[str, Callable[[], float | str]] = {
     "download_mb": lambda: weights.CARRIERS[DEFAULT_MODEL].megabytes + weights.RUNTIME_MEGABYTES,
+    "weights_mb": lambda: weights.CARRIERS[DEFAULT_MODEL].megabytes,
+    "runtime_mb": lambda: weights.RUNTIME_MEGABYTES,
     "words_mb": lambda: _weighed("words"),
     "all_mb": lambda: _weighed("meaning", "model"),
     "tools": lambda: len(declared.SETS["default"]),
@@ -237,7 +239,7 @@ SENTENCES: dict[str, tuple[str, ...]] = {
         "| `pip install .` | {words_mb} MB |",
         "| `kbproc model install` | {all_mb} MB in all,",
         "Up to {exact_chunks} chunks every vector is compared",
-        "{tools:Word} tools in some {default_tokens} tokens, every other method behind two of them",
+        "An agent sees {tools:word} tools (about {default_tokens} tokens); two of these",
     ),
     "CHANGELOG.md": (
         "by meaning without torch: {download_mb} MB come",
@@ -259,6 +261,9 @@ SENTENCES: dict[str, tuple[str, ...]] = {
         "| `--deadline-ms` | {deadline_ms:plain} |",
         "this may take up to {record_seconds} s |",
         "`hooks/log.ndjson` in the store, {hook_log_kib} KiB at most.",
+    ),
+    "docs/install.md": (
+        "downloads {download_mb} MB: {weights_mb} MB of weights, and {runtime_mb} MB that run them",
     ),
     "docs/harness.md": (
         "{unread_mib} MiB of a stream's events wait for it",

@@ -12,7 +12,7 @@ from kbproc.base.layout import LayoutPart, Report
 from kbproc.base.params import ReadParams
 from kbproc.base.paths import from_here
 from kbproc.base.values import KbSlug
-from kbproc.base.wording import failure_in_words
+from kbproc.base.wording import failure_in_words, plural
 from kbproc.engine.sources.parse import unread
 from kbproc.knowledge.documents import moves
 from kbproc.knowledge.documents.document import Unread
@@ -157,7 +157,12 @@ def _hint(check: KbCheck, any_gone: bool) -> str | None:
             "Run doc.ingest again on their folder, with prune to remove the documents whose files "
             "are gone."
         )
-    if check.stale or check.failed:
+    if check.failed:
+        first = Path(check.failed_files[0].path).name
+        others = plural(check.failed - 1, "other file", "other files")
+        files, its = (first, "its") if check.failed == 1 else (f"{first} and {others}", "their")
+        return f"Repair or replace {files}, then run doc.ingest again on {its} folder."
+    if check.stale:
         return "Run doc.ingest again on their folder."
     return unread.advice(check.unread)
 

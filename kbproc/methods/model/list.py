@@ -77,8 +77,8 @@ def _table(data: list[dict[str, Any]], params: dict[str, Any]) -> Table:
         {
             "name": row["name"],
             "task": row["task"],
-            "status": row["status"].split(":")[0],  # the hint says how to get a missing one
-            "current": row["current"],
+            "status": _status(row["status"]),
+            "this store's": row["current"],
             "dim": row["dim"],
             "tokens": row["max_tokens"],
             "size": _megabytes(row["size_bytes"] or row["download_bytes"]),
@@ -92,6 +92,11 @@ def _table(data: list[dict[str, Any]], params: dict[str, Any]) -> Table:
         for row in data
     ]
     return Table(rows=rows, columns=list(rows[0]))
+
+
+def _status(status: str) -> str:
+    """Returns a status for people; the hint says how to get a missing model."""
+    return "not installed" if status.startswith(_MISSING) else status
 
 
 def _megabytes(size: int | None) -> str | None:

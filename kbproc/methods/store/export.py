@@ -10,6 +10,7 @@ from msgspec import Meta, Struct
 
 from kbproc import __version__
 from kbproc.base import paths
+from kbproc.base.layout import LayoutRecord
 from kbproc.base.params import ReadParams
 from kbproc.base.wording import plural
 from kbproc.engine.projections.catalog.filters import DocumentFilter
@@ -70,6 +71,7 @@ class Exported(Struct, kw_only=True):
     "Without path each line is an event. Agents, notes and sessions come along unless kb is given.",
     errors=["resource.already_exists", "resource.not_found", "path.outside_root"],
     positional=["path"],
+    layout=lambda data, params: LayoutRecord.labelled(data, {"sessions": "question sessions"}),
     examples=[
         Example(params={"path": "all.ndjson"}, what="everything, to a new file"),
         Example(params={"kb": "scratch", "sources": False}, what="one as events, texts only"),

@@ -10,6 +10,7 @@ from msgspec import Meta, Struct
 
 from kbproc.base import paths
 from kbproc.base.errors import KbprocError
+from kbproc.base.layout import LayoutRecord
 from kbproc.base.params import DestructiveParams
 from kbproc.base.wording import plural, there_is_no
 from kbproc.engine.events.event import Event
@@ -30,6 +31,7 @@ from kbproc.methods.calls.method import Example, method
 from kbproc.methods.calls.reply import Reply
 
 _MOST_NAMED = 10
+_LABELS = {"records": "records of the log", "sessions": "question sessions"}
 BACKUPS = "Backups and exports made earlier still hold what was purged."
 
 
@@ -81,6 +83,7 @@ def plan(call: Call, params: Purge) -> Decide:
     "have repeated of a document goes with it.",
     errors=["resource.not_found", "resource.conflict"],
     positional=["document_ids"],
+    layout=lambda data, params: LayoutRecord.labelled(data, _LABELS),
     examples=[
         Example(params={"document_ids": [1]}, what="without a person's approval", exit=10),
         Example(params={"document_ids": [1], "dry_run": True}, what="only the plan"),

@@ -17,6 +17,7 @@ from kbproc.surfaces.hooks.deadline import COUNT, RECORD
 
 TOKENS = {"prompt": 500, "session-start": 800, "tool": 200}
 LEAST_TOKENS, MOST_TOKENS = 100, 5000
+_CHOSEN = frozenset({"flag", "environment", "link"})  # origins of a setting for this very folder
 FLAGS = ("--tokens", "--deadline-ms", "--quote", "--store", "--kb", "--agent", "--profile")
 
 
@@ -52,6 +53,15 @@ class HookOptions(Struct, frozen=True, kw_only=True):
             agent_named_by="--agent" if self.agent else config.agent_named_by,
             origins=origins,
         )
+
+
+def is_chosen(config: Config) -> bool:
+    """Returns whether the store or the knowledge base was chosen for this very folder.
+
+    What a person keeps for all folders must not reach the prompts of each of them.
+    """
+    origins = (config.origins.get(name, settings.DEFAULT) for name in ("store", "kb"))
+    return any(origin.level in _CHOSEN for origin in origins)
 
 
 def options_of(argv: list[str]) -> HookOptions:

@@ -20,7 +20,7 @@ from kbproc.engine.store.hook_log import HookFailure, note
 from kbproc.surfaces.hooks import protocol
 from kbproc.surfaces.hooks.asking import HookQuestion
 from kbproc.surfaces.hooks.memory import Memory
-from kbproc.surfaces.hooks.options import HookOptions, options_of
+from kbproc.surfaces.hooks.options import HookOptions, is_chosen, options_of
 from kbproc.surfaces.hooks.protocol import HookEvent
 from kbproc.surfaces.hooks.report import answer_lines, report_line
 
@@ -37,7 +37,6 @@ _DELAY = (
 )
 _RECORD_SCOPES = ["doc:write", "kb:read"]  # more than those that read
 _HEAD_BYTES = 4096
-_CHOSEN = frozenset({"flag", "environment", "link"})  # origins of a setting for this very folder
 
 
 class _StageReporter:
@@ -98,20 +97,11 @@ def _answer(argv: list[str], reporter: _StageReporter) -> Iterator[bytes]:
     reporter.store(config.store)
     if config.notes:
         raise KbprocError("input.invalid_params", config.notes[0])
-    if not _is_chosen(config):
+    if not is_chosen(config):
         yield b""
         return
     with contextlib.ExitStack() as stack:
         yield protocol.written(event, _context(event, options, config, folder, reporter, stack))
-
-
-def _is_chosen(config: Config) -> bool:
-    """Returns whether the store or the knowledge base was chosen for this very folder.
-
-    What a person keeps for all folders must not reach the prompts of each of them.
-    """
-    origins = (config.origins.get(name, settings.DEFAULT) for name in ("store", "kb"))
-    return any(origin.level in _CHOSEN for origin in origins)
 
 
 def _context(

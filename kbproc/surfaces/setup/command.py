@@ -14,6 +14,7 @@ from kbproc.base.clients import SERVERS, SKILLS, places_here
 from kbproc.base.errors import KbprocError
 from kbproc.base.settings import config as settings
 from kbproc.base.settings.config import Config
+from kbproc.surfaces.hooks.options import is_chosen
 from kbproc.surfaces.hooks.protocol import NAMES
 from kbproc.surfaces.setup import hooks, servers, skills
 from kbproc.surfaces.setup.change import Flags, Show, write_change
@@ -48,8 +49,12 @@ def mcp(config: Config, words: Sequence[str], flags: Flags, show: Show, *, agree
     return code
 
 
-def hook(words: Sequence[str], flags: Flags, show: Show, *, agreed: bool) -> int:
-    """Installs or removes the hooks. Raises input.*, store.io."""
+def hook(config: Config, words: Sequence[str], flags: Flags, show: Show, *, agreed: bool) -> int:
+    """Installs or removes the hooks. Raises input.*, store.io.
+
+    An installation names what the hooks still need in the working folder, where they would be
+    silent.
+    """
     if len(words) != 2 or words[0] not in {"install", "remove"}:
         raise KbprocError(
             "input.invalid_params",
@@ -74,9 +79,25 @@ def hook(words: Sequence[str], flags: Flags, show: Show, *, agreed: bool) -> int
         done="has the hooks already",
         agreed=agreed,
     )
-    if (next_step := hooks.find(name).next_step) is not None:
-        show(f"{next_step}\n")
+    for next_step in (hooks.find(name).next_step, _needed(config)):
+        if next_step is not None:
+            show(f"{next_step}\n")
     return code
+
+
+def _needed(config: Config) -> str | None:
+    """Returns what makes the hooks speak in the working folder; None where they do."""
+    if config.notes:
+        return (
+            "The hooks say nothing in this folder, because its link was passed over; "
+            "kbproc link --trust approves it."
+        )
+    if is_chosen(config):
+        return None
+    return (
+        "The hooks say nothing in this folder yet, because they speak only where a link says which "
+        "store is meant: kbproc link --create."
+    )
 
 
 def skill(words: Sequence[str], show: Show, *, agreed: bool) -> int:

@@ -277,7 +277,8 @@ class Shell:
         if parsed.positionals in (["report"], ["forget"]):
             return self._counts(parsed.positionals[0], options.bound)
         agreed = bool(options.yes)
-        return command.hook(parsed.positionals, parsed.flags, self._show, agreed=agreed)
+        words = parsed.positionals
+        return command.hook(options.bound, words, parsed.flags, self._show, agreed=agreed)
 
     def _counts(self, verb: str, config: Config) -> int:
         """Runs `kbproc hook report` and `forget`."""
