@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 
 from kbproc.base.threads import lower_priority
@@ -13,6 +14,21 @@ Step = Callable[[bool], float | None]
 
 
 _MOST_DOUBLINGS = 64  # more would overflow at last
+_SLICE_S = 0.005  # processor seconds; Python lets a thread keep its lock for as long
+_CONTENDED = 1.5  # times as long a slice takes where other threads work, too
+_REST = 10  # slices that a pause takes
+
+
+# Is called often by long work, and may pause; it raises WorkerStopped where the work is to end.
+Pace = Callable[[], object]
+
+
+def at_once() -> None:
+    """Is the pace of work for which somebody waits: it has no pause."""
+
+
+class WorkerStopped(Exception):
+    """The worker was stopped within a step."""
 
 
 class Worker:
@@ -34,6 +50,7 @@ class Worker:
         self._is_woken = False
         self._is_stopped = False
         self._thread: threading.Thread | None = None
+        self._slice_from = (0.0, 0.0)  # seconds: of the thread's time, of the clock
 
     def start(self) -> bool:
         """Starts the thread; returns False if it was started or stopped before.
@@ -67,6 +84,22 @@ class Worker:
         """Waits within a step; returns False, and at once, where the worker is stopped."""
         with self._changed:
             return not self._changed.wait_for(lambda: self._is_stopped, seconds)
+
+    def give_way(self) -> None:
+        """Pauses within a step if other threads work. Raises WorkerStopped after `stop`.
+
+        A request takes Python's lock several times, and waits for it each time that this thread
+        has it. So long work in Python calls this often, and rests after a slice that others
+        have made longer.
+        """
+        used, now = time.thread_time(), time.monotonic()
+        work_s, slice_s = used - self._slice_from[0], now - self._slice_from[1]
+        if work_s >= _SLICE_S:
+            if slice_s > _CONTENDED * work_s:
+                self.pause(_REST * min(work_s, slice_s - work_s))
+            self._slice_from = (time.thread_time(), time.monotonic())
+        if self._is_stopped:
+            raise WorkerStopped
 
     def stop(self) -> None:
         """Lets no further step begin. A step that runs goes on; `join` waits for it."""

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import threading
+import time
 from pathlib import Path
 
 import pytest
 
+from kbproc.base import durable
+from kbproc.base.workers import Pace, WorkerStopped
+from kbproc.engine.store.store import Store
 from kbproc.knowledge.app import upkeep
 from kbproc.knowledge.app.upkeep import Upkeep
 from tests.conftest import OpenSession
@@ -68,3 +75,48 @@ def test_what_a_killed_process_left_unnamed_goes(open_session: OpenSession, tmp_
     [pack] = (two.store.folder / "sources").glob("*.pack")
     assert b"A secret" not in pack.read_bytes()
     assert two.data("doc.get", id=1, text=True)["text"] == "The harbour is open."
+
+
+def test_projections_are_checked_once_a_day_and_after_a_kill_or_a_restart_of_the_machine(
+    session: Session, open_session: OpenSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checked: list[Path] = []
+
+    def damaged_views(store: Store, pace: Pace) -> list[str]:
+        if threading.current_thread() is threading.main_thread():  # not the stores' own upkeep
+            checked.append(store.folder)
+        return []
+
+    monkeypatch.setattr(upkeep, "damaged_views", damaged_views)
+
+    def tidied(store: Session) -> int:
+        before = len(checked)
+        Upkeep(store.store).once()
+        return len(checked) - before
+
+    def changed(age_s: float = 0.0, boot: str = durable.boot()) -> None:
+        note.write_text(boot)
+        os.utime(note, (time.time() - age_s,) * 2)
+
+    session.data("doc.create", title="One", text="words")
+    note = session.store.folder / "views" / "checked"
+    assert tidied(session) == 1
+    assert tidied(session) == 0
+    for age_s in (upkeep.CHECK_SECONDS + 1, -3600.0):  # a clock that was ahead proves nothing
+        changed(age_s)
+        assert tidied(session) == 1 and tidied(session) == 0
+    changed(boot="another")
+    assert tidied(session) == 1
+    shutil.copytree(session.store.folder, tmp_path / "killed")
+    assert tidied(open_session(tmp_path / "killed")) == 1
+
+
+def test_upkeep_of_a_large_store_ends_within_a_slice_of_its_work(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session.data("doc.create", documents=[{"title": f"{n}", "text": "w"} for n in range(900)])
+    keeping = Upkeep(session.store)
+    keeping.close()
+    with pytest.raises(WorkerStopped):
+        keeping.once()
+    assert not (session.store.folder / "views" / "checked").exists()

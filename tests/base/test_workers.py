@@ -7,7 +7,8 @@ import threading
 
 import pytest
 
-from kbproc.base.workers import Backoff, Worker
+from kbproc.base import workers
+from kbproc.base.workers import Backoff, Worker, WorkerStopped
 from tests.kit.patience import PATIENCE
 
 
@@ -64,6 +65,31 @@ def test_a_stop_ends_a_pause_and_the_first_wait() -> None:
     other.start()
     other.close(PATIENCE)
     assert not other.is_running and len(outcome) == 1
+
+
+def test_long_work_rests_where_others_have_made_a_slice_longer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The clocks are an argument here: seconds of the thread's time, and of the clock."""
+    now, rests = [0.0, 0.0], list[float]()
+    monkeypatch.setattr(workers.time, "thread_time", lambda: now[0])
+    monkeypatch.setattr(workers.time, "monotonic", lambda: now[1])
+    worker = Worker("test", lambda is_woken: None)
+    monkeypatch.setattr(worker, "pause", lambda seconds: rests.append(seconds) or True)
+    for work_s, slice_s, rest_s in [
+        (0.004, 1.0, []),  # a slice is not over yet
+        (0.001, 0.0, [0.05]),  # others had the processor for most of it
+        (0.006, 0.008, []),  # hardly anybody else works
+        (0.006, 0.010, [0.04]),  # the rest is ten times as long as the others' part
+    ]:
+        now[0] += work_s
+        now[1] += slice_s
+        rests.clear()
+        worker.give_way()
+        assert rests == pytest.approx(rest_s), (work_s, slice_s)
+    worker.stop()
+    with pytest.raises(WorkerStopped):
+        worker.give_way()
 
 
 def test_a_thread_that_cannot_be_started_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:

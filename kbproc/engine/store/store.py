@@ -124,6 +124,7 @@ class Store(PublishedStore):
         self._place = place
         self.turns = Turns(partial(_retry_collisions, self._run, host))
         self._exclusive = threading.RLock()
+        self.is_exclusive_awaited = False  # a thread waits for another one's `exclusive`
         self.due: int | None = None  # seq of another node's purge that must be carried out first
         self._is_exposed = is_exposed(self.origin)
         self._roster = roster
@@ -400,7 +401,9 @@ class Store(PublishedStore):
         `check` is called while it waits, and may raise.
         """
         while not self._exclusive.acquire(timeout=0.1):
+            self.is_exclusive_awaited = True
             check()
+        self.is_exclusive_awaited = False
         try:
             yield
         finally:

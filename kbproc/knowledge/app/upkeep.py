@@ -6,14 +6,16 @@ into their graph, saves the vector index, looks for damage, and returns memory.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from kbproc.base import durable
 from kbproc.base.errors import KbprocError
 from kbproc.base.threads import return_memory, return_pages
-from kbproc.base.workers import Worker
+from kbproc.base.workers import Pace, Worker, WorkerStopped, at_once
 from kbproc.engine.events import codec
 from kbproc.engine.events.document import DocWritten
 from kbproc.engine.projections.catalog.reader import EVERYTHING
@@ -21,12 +23,12 @@ from kbproc.engine.store import in_review, rebuild
 from kbproc.engine.store.store import Store
 
 if TYPE_CHECKING:
-    from kbproc.engine.projections.catalog.catalog import Catalog
     from kbproc.engine.projections.follower import Follower
 
 IDLE_SECONDS = 1.0
 RETRY_SECONDS = 30.0  # pause after an error of the disk
 CHECK_SECONDS = 86_400.0  # between two checks for damage
+_CHECKED = "views/checked"  # holds the boot in which the projections were last checked
 # Seconds of the processor's time: a process that used less of the last one is idle, and one that
 # used more since memory was last returned holds some that is worth returning.
 _IDLE_USE = 0.02
@@ -36,34 +38,55 @@ DEAD_SHARE = 0.02
 _logger = logging.getLogger(__name__)
 
 
-def damaged_views(store: Store) -> list[str]:
+def damaged_views(store: Store, pace: Pace = at_once) -> list[str]:
     """Returns the names of the open projections whose files are damaged. Reads all their files."""
-    views: list[Catalog | Follower | None] = [store.catalog, store.fulltext, store.vectors]
-    return [view.name for view in views if view is not None and view.damaged()]
+    names = [store.catalog.name] if store.catalog.damaged(pace) else []
+    followers: list[Follower | None] = [store.fulltext, store.vectors]
+    return names + [view.name for view in followers if view is not None and view.damaged()]
 
 
-def compact_sources(store: Store, cancelled: Callable[[], bool]) -> None:
+def compact_sources(store: Store, pace: Pace) -> None:
     """Drops sources that no record names, which a killed process may have left.
 
-    A cancelled call drops none. Raises store.io, OSError.
+    Raises store.io, OSError.
     """
     named: set[str] = set()
     seq = 0
 
-    def follow() -> None:
+    def follow(pace: Pace) -> None:
         nonlocal seq
         for record in store.log.read(seq, store.log.head.seq):
-            if cancelled():
-                return
+            pace()
             seq = record.seq
             events = codec.decode(record.events)
             named.update(event.source_sha256 for event in events if isinstance(event, DocWritten))
 
-    follow()
+    follow(pace)
     with store.lane():
-        follow()
-        if not cancelled():
-            store.blobs.compact(named - {""})
+        follow(at_once)  # because writers wait
+        store.blobs.compact(named - {""})
+
+
+def _last_check(store: Store) -> float | None:
+    """Returns when the projections were last checked for damage, in seconds of the monotonic clock.
+
+    Returns None if a machine that has failed since, or a process that was killed, may have damaged
+    them.
+    """
+    path = store.folder / _CHECKED
+    try:
+        text, age_s = path.read_text(encoding="ascii"), time.time() - path.stat().st_mtime
+    except (OSError, UnicodeError):
+        return None
+    is_known = text == durable.boot() and text != "" and age_s >= 0 and not store.was_abandoned
+    return time.monotonic() - age_s if is_known else None
+
+
+def _note_check(store: Store) -> None:
+    """Notes for the next process that the projections were checked just now, if the disk can."""
+    if not store.read_only:
+        with contextlib.suppress(OSError):
+            durable.replace(store.folder / _CHECKED, durable.boot().encode(), name_is_durable=False)
 
 
 class Upkeep:
@@ -83,7 +106,7 @@ class Upkeep:
         self._saved_seq = 0
         self._noted_seq = -1
         self._returned_at = 0.0  # in seconds of the processor's time
-        self._checked_at: float | None = None
+        self._checked_at = _last_check(store)
         self._worker = Worker("upkeep", self._step, first_s=IDLE_SECONDS)
 
     def start(self) -> None:
@@ -108,6 +131,8 @@ class Upkeep:
             self.once()
             if is_idle:
                 self._return()
+        except WorkerStopped:
+            return IDLE_SECONDS
         except (KbprocError, OSError) as error:  # a folder that can't be read may be again
             _logger.warning("tidying up failed: %s", error)
             self._worker.pause(RETRY_SECONDS)
@@ -129,8 +154,9 @@ class Upkeep:
             with self._store.exclusive():
                 rebuild.compact(self._store)
         if self._should_check():
-            self._checked_at = time.monotonic()
             self._heal()
+            self._checked_at = time.monotonic()
+            _note_check(self._store)
         with self._store.exclusive():
             self._tidy_vectors()
 
@@ -167,10 +193,17 @@ class Upkeep:
             return True
         return time.monotonic() - self._checked_at >= CHECK_SECONDS
 
+    def _pace(self) -> None:
+        """Pauses if requests need the processor, unless a thread waits for the end of this work."""
+        if not self._store.is_exclusive_awaited:
+            self._worker.give_way()
+        elif self._worker.is_stopped:
+            raise WorkerStopped
+
     def _heal(self) -> None:
         """Checks the projections for damage, and rebuilds damaged ones."""
         with self._store.exclusive():
-            wrong = damaged_views(self._store)
+            wrong = damaged_views(self._store, self._pace)
         if wrong:
             _logger.warning("damaged and made afresh: %s", ", ".join(wrong))
             with self._store.exclusive():
@@ -182,7 +215,7 @@ class Upkeep:
         store.blobs.tidy()
         if store.was_abandoned and store.log.damage is None:  # a whole log names all sources
             with store.exclusive():
-                compact_sources(store, lambda: self._worker.is_stopped)
+                compact_sources(store, self._pace)
             store.was_abandoned = False
 
     def _tidy_vectors(self) -> None:

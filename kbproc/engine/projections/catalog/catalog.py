@@ -20,6 +20,7 @@ from weakref import WeakSet
 from kbproc.base.errors import KbprocError
 from kbproc.base.failpoints import reach
 from kbproc.base.paths import uri_path
+from kbproc.base.workers import Pace, at_once
 from kbproc.engine.log.record import START, Position, Record
 from kbproc.engine.projections.catalog import checks, tables
 from kbproc.engine.projections.catalog.files import (
@@ -280,10 +281,10 @@ class Catalog:
 
     # --------------------------------------------------------------------- damage
 
-    def damaged(self) -> list[str]:
+    def damaged(self, pace: Pace = at_once) -> list[str]:
         """Returns what is damaged: tables with a damaged row, or the file. Reads everything."""
         with contextlib.closing(self.cursor()) as db:
-            return list(checks.damages(db))
+            return list(checks.damages(db, pace))
 
     @property
     def is_known_damaged(self) -> bool:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 
+from kbproc.base.workers import Pace, at_once
 from kbproc.engine.events.document import CONVERSATION
 from kbproc.engine.projections.catalog import tables
 from kbproc.engine.projections.catalog.files import COPIED, WAL, beside
@@ -21,7 +22,7 @@ from kbproc.engine.projections.catalog.reader import damage_error
 from kbproc.engine.projections.catalog.writer import DERIVED_LISTS, derived_rows
 
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT)
-_PAGE = 1000  # rows
+_PAGE = 200  # rows
 _READING = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW
 _SALTS = slice(16, 24)  # place in the WAL's head of what changes when it begins anew
 _MESSAGES = ("Could not decode to UTF-8", "unsupported file format")  # without a code
@@ -95,7 +96,7 @@ def check_wal(db: sqlite3.Connection, catalog: Path) -> None:
         raise damage_error("the write-ahead log")
 
 
-def damages(db: sqlite3.Connection) -> Iterator[str]:
+def damages(db: sqlite3.Connection, pace: Pace = at_once) -> Iterator[str]:
     """Yields what is damaged: tables, `indexes` or `schema`. Reads everything.
 
     Writes may go on. What is derived from documents is compared with them at one moment; the rest
@@ -106,7 +107,7 @@ def damages(db: sqlite3.Connection) -> Iterator[str]:
         return
     derived: Counter[str] = Counter()
     at_one_moment: list[tuple[str, Callable[[], object]]] = [
-        ("documents", partial(_check_rows, db, "documents", derived)),
+        ("documents", partial(_check_rows, db, "documents", derived, pace)),
         *((table, partial(_check_derived, db, table, derived)) for table in DERIVED_LISTS),
         ("counters", partial(_check_counters, db)),
         ("standing", partial(_check_standing, db)),
@@ -120,7 +121,7 @@ def damages(db: sqlite3.Connection) -> Iterator[str]:
             db.execute("rollback")
     yield from _failing(
         [
-            *((table, partial(_check_rows, db, table, derived)) for table in others),
+            *((table, partial(_check_rows, db, table, derived, pace)) for table in others),
             ("indexes", partial(_check_indexes, db)),
         ]
     )
@@ -135,7 +136,7 @@ def _failing(checks: Iterable[tuple[str, Callable[[], object]]]) -> Iterator[str
             yield name
 
 
-def _check_rows(db: sqlite3.Connection, table: str, derived: Counter[str]) -> None:
+def _check_rows(db: sqlite3.Connection, table: str, derived: Counter[str], pace: Pace) -> None:
     """Verifies each row, and adds digests of what is derived from documents."""
     codec, names = tables.codec_of(table), tables.key_of(table)
     key, order, marks = (0,) * len(names), ", ".join(names), ", ".join("?" * len(names))
@@ -153,6 +154,7 @@ def _check_rows(db: sqlite3.Connection, table: str, derived: Counter[str]) -> No
             if table == "documents":
                 for name, *columns in derived_rows(dict(zip(codec.columns, values, strict=True))):
                     derived[name] += hash(tuple(columns))
+        pace()
 
 
 def _check_derived(db: sqlite3.Connection, table: str, derived: Counter[str]) -> None:
