@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
+import json
 import shutil
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -95,8 +94,8 @@ def test_projections_are_checked_once_a_day_and_after_a_kill_or_a_restart_of_the
         return len(checked) - before
 
     def changed(age_s: float = 0.0, boot: str = durable.boot()) -> None:
-        note.write_text(boot)
-        os.utime(note, (time.time() - age_s,) * 2)
+        at_ms = session.store.host.now_ms() - round(age_s * 1000)
+        note.write_text(json.dumps({"boot": boot, "at_ms": at_ms}))
 
     session.data("doc.create", title="One", text="words")
     note = session.store.folder / "views" / "checked"

@@ -12,9 +12,12 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from kbproc.base import durable
 from kbproc.base.errors import KbprocError
 from kbproc.base.threads import return_memory, return_pages
+from kbproc.base.values import decoder
 from kbproc.base.workers import Pace, Worker, WorkerStopped, at_once
 from kbproc.engine.events import codec
 from kbproc.engine.events.document import DocWritten
@@ -28,7 +31,7 @@ if TYPE_CHECKING:
 IDLE_SECONDS = 1.0
 RETRY_SECONDS = 30.0  # pause after an error of the disk
 CHECK_SECONDS = 86_400.0  # between two checks for damage
-_CHECKED = "views/checked"  # holds the boot in which the projections were last checked
+_CHECKED = "views/checked"
 # Seconds of the processor's time: a process that used less of the last one is idle, and one that
 # used more since memory was last returned holds some that is worth returning.
 _IDLE_USE = 0.02
@@ -67,26 +70,38 @@ def compact_sources(store: Store, pace: Pace) -> None:
         store.blobs.compact(named - {""})
 
 
+class _Check(msgspec.Struct, frozen=True):
+    """When the projections were checked: `boot` of the machine, milliseconds since the epoch."""
+
+    boot: str
+    at_ms: int
+
+
+_decode = decoder(_Check).decode
+
+
 def _last_check(store: Store) -> float | None:
     """Returns when the projections were last checked for damage, in seconds of the monotonic clock.
 
     Returns None if a machine that has failed since, or a process that was killed, may have damaged
     them.
     """
-    path = store.folder / _CHECKED
     try:
-        text, age_s = path.read_text(encoding="ascii"), time.time() - path.stat().st_mtime
-    except (OSError, UnicodeError):
+        check = _decode((store.folder / _CHECKED).read_bytes())
+    except (OSError, msgspec.DecodeError):
         return None
-    is_known = text == durable.boot() and text != "" and age_s >= 0 and not store.was_abandoned
-    return time.monotonic() - age_s if is_known else None
+    age_s = (store.host.now_ms() - check.at_ms) / 1000
+    is_valid = check.boot == durable.boot() != "" and age_s >= 0 and not store.was_abandoned
+    return time.monotonic() - age_s if is_valid else None
 
 
 def _note_check(store: Store) -> None:
     """Notes for the next process that the projections were checked just now, if the disk can."""
     if not store.read_only:
+        check = _Check(durable.boot(), store.host.now_ms())
         with contextlib.suppress(OSError):
-            durable.replace(store.folder / _CHECKED, durable.boot().encode(), name_is_durable=False)
+            data = msgspec.json.encode(check)
+            durable.replace(store.folder / _CHECKED, data, name_is_durable=False)
 
 
 class Upkeep:
