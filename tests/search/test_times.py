@@ -114,3 +114,25 @@ def test_a_turn_of_another_time_counts_less(session: Session, tmp_path: Path) ->
         hits = session.data("search", query=query, explain=True, mode="fts")["results"]
         assert [hit["explain"]["time"]["factor"] for hit in hits] == [1, ELSEWHEN]
         assert hits[0]["source"]["section"].startswith(day)
+
+
+def test_words_for_a_relative_time_are_no_words_to_search(filled: Session) -> None:
+    """No text of last week says "last week"; texts in March may well say March."""
+    query = "why did the deploy fail"
+    plain = by_type(filled, query, mode="fts")["text"]
+    for words in ("last week", "two weeks ago", "in the past 3 days", "this month"):
+        hit = by_type(filled, f"{query} {words}", mode="fts")["text"]
+        assert hit["score"] == plain["score"], words
+    for words in ("“last week”", "in March 2026", "yesterday"):
+        hit = by_type(filled, f"{query} {words}", mode="fts").get("text")
+        assert hit is None or hit["score"] < plain["score"], words
+    assert filled.data("search", query="last week", mode="fts")["results"] == []
+    assert filled.data("search", query="what was it last week", mode="fts")["results"] == []
+
+
+def test_a_store_of_files_alone_searches_all_words(session: Session) -> None:
+    session.data("doc.create", title="Report", text="Sales of last week rose.")
+    session.data("doc.create", title="Other", text="Sales rose.")
+    hits = session.data("search", query="sales of last week", mode="fts")["results"]
+    assert hits[0]["source"]["title"] == "Report"
+    assert hits[0]["score"] > 2 * hits[1]["score"]

@@ -40,7 +40,7 @@ from kbproc.knowledge.search.probability import LEAST_SCORE
 from kbproc.knowledge.search.reading import LONG, language, read, without_exclusions
 from kbproc.knowledge.search.rereading import Ranked
 from kbproc.knowledge.search.stress import Parts, Stress, between, stressed
-from kbproc.knowledge.search.times import Times
+from kbproc.knowledge.search.times import TIMED_TYPES, Times
 
 if TYPE_CHECKING:
     import numpy as np
@@ -160,7 +160,8 @@ def question_of(request: Request, embedded: EmbeddedQuery, notice: list[str]) ->
     Raises model.unavailable for mode vector without a model.
     """
     params, snapshot = request.params, request.snapshot
-    typed = parse_query(params.query)
+    times = Times.of(params.query, request.now) if params.fusion != "rrf" else None
+    typed = parse_query(_timeless(request, times))
     meaning = _meaning(request, typed, embedded, notice)
     restriction = restriction_of(snapshot, request.filter)
     query, notices = read(snapshot, typed, restriction)
@@ -179,11 +180,20 @@ def question_of(request: Request, embedded: EmbeddedQuery, notice: list[str]) ->
         fluency=meaning.fluency,
         weights=meaning.weights,
         restriction=restriction,
-        times=Times.of(params.query, request.now) if params.fusion != "rrf" else None,
+        times=times,
         conversations=conversations,
         stress=stress,
         reach=max(request.depth, conversations.first_page if conversations else 0),
     )
+
+
+def _timeless(request: Request, times: Times | None) -> str:
+    """Returns the text to search: without the words for a time where hits may have one."""
+    query, types = request.params.query, request.filter.types
+    if times is None or not (types is None or TIMED_TYPES & {*types}):
+        return query
+    has_some = request.snapshot.queries.count(DocumentFilter(types=[*TIMED_TYPES]))
+    return times.timeless(query) if has_some else query
 
 
 def _meaning(

@@ -14,13 +14,14 @@ from datetime import UTC, datetime, timedelta
 from msgspec import Struct
 
 from kbproc.base.patterns import lazy
+from kbproc.base.text.query import parse_query
 from kbproc.engine.events.document import CONVERSATION
 from kbproc.engine.projections.catalog.rows import HitRow, marks_of
 from kbproc.knowledge.search.fusion import Fused
 
 # The factor of the score of an entry or a note from another time.
 ELSEWHEN = 0.8
-_TIMED_TYPES = ("knowledge", "note")
+TIMED_TYPES = frozenset(["knowledge", "note", CONVERSATION])
 
 _MONTHS = "january february march april may june july august september october november december"
 _DAYS = "monday tuesday wednesday thursday friday saturday sunday"
@@ -30,12 +31,14 @@ _MONTH, _DAY = "|".join(_MONTHS.split()), "|".join(_DAYS.split())
 class Period(Struct, frozen=True, kw_only=True):
     """The time that a query names, from `since` to before `until`, both RFC 3339 in UTC.
 
-    `words`: the query's words for it.
+    `words`: the query's words for it. `is_relative`: they depend on the day on which they are said,
+    and are several, such as "last week".
     """
 
     words: str
     since: str
     until: str
+    is_relative: bool = False
 
     def holds(self, *moments: str) -> bool:
         return any(self.since <= moment < self.until for moment in moments)
@@ -62,6 +65,10 @@ class Times:
         named_period = period(query, now)
         return None if named_period is None else cls(named_period)
 
+    def timeless(self, query: str) -> str:
+        """Returns the query without the words of its period."""
+        return timeless(query, self._period)
+
     def weighed(self, rows: Mapping[int, HitRow], fused: Mapping[int, Fused]) -> dict[int, Fused]:
         """Returns chunk id → score, lower for entries, notes and turns from other times."""
         for id, row in rows.items():
@@ -84,10 +91,10 @@ class Times:
 
 def _moments(row: HitRow) -> list[str]:
     """Returns the times of an entry or a note, or of the turns in a chunk of a conversation."""
-    if row.type in _TIMED_TYPES:
-        return [row.created_at, row.updated_at]
-    if row.type != CONVERSATION:
+    if row.type not in TIMED_TYPES:
         return []
+    if row.type != CONVERSATION:
+        return [row.created_at, row.updated_at]
     sections = {row.section, *(mark.section for mark in marks_of(row.marks))}
     return [moment for section in sections if (moment := said_in(section)) is not None]
 
@@ -116,7 +123,24 @@ def period(query: str, now: str) -> Period | None:
         since, until = _MEANING[match.lastgroup](match, day.replace(microsecond=0))
     except (ValueError, OverflowError):  # there is no such day or year
         return None
-    return Period(words=match[0], since=_timestamp(since), until=_timestamp(until))
+    return Period(
+        words=match[0],
+        since=_timestamp(since),
+        until=_timestamp(until),
+        is_relative=match.lastgroup in _RELATIVE,
+    )
+
+
+def timeless(query: str, period: Period | None) -> str:
+    """Returns the query without words such as "last week", which no text of that week holds.
+
+    A quoted query, and one without other words, stay as they are.
+    """
+    if period is None or not period.is_relative:
+        return query
+    rest = query.replace(period.words, " ", 1)
+    parsed = parse_query(rest)
+    return rest if parsed.terms and parsed.tells and not parse_query(query).phrases else query
 
 
 def _timestamp(moment: datetime) -> str:
@@ -173,6 +197,7 @@ def _recent(match: re.Match[str], day: datetime) -> Span:
 
 
 _WORD = re.compile(r"[a-z]+|\d+")
+_RELATIVE = ("ago", "recent", "relative")
 _UNITS = ("day", "week", "month", "year")
 _SAY_WHEN = frozenset(
     ["today", "yesterday", *_MONTHS.split(), *_DAYS.split()]

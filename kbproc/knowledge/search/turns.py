@@ -34,7 +34,7 @@ from kbproc.knowledge.search.probability import (
     Evidence,
     QueryWords,
 )
-from kbproc.knowledge.search.times import ELSEWHEN, Period, period
+from kbproc.knowledge.search.times import ELSEWHEN, Period, period, timeless
 
 _MIDDLING_WORDS = 140  # a constant, so that a turn's score does not depend on other turns
 
@@ -107,7 +107,7 @@ class _Scored(Struct, frozen=True):
 
 def run(state: State, search: TurnSearch) -> TurnAnswer:
     """Returns the best visible turns."""
-    query = parse_query(search.query)
+    query = parse_query(timeless(search.query, period(search.query, search.now)))
     with state.searching() as snapshot:
         rows = (
             [] if query.reason else snapshot.queries.turns(search.filter, beginnings(query.terms))
