@@ -35,7 +35,7 @@ from kbproc.knowledge.search.evaluation.measures import ndcg
 from kbproc.surfaces.hooks.asking import HookQuestion
 
 _TURN = re.compile(r"turn (\d+)")
-_QUOTED_TURN = re.compile(r"^\[(.*), § .*turn (\d+)", re.MULTILINE)
+_QUOTED_TURN = re.compile(r"^\[.*\bturn (\d+)[^\]]*\] .*?document (\d+)", re.MULTILINE)
 _THIRD = 3
 _LIMIT = 24
 _WRONG_SPEAKER = "adversarial"
@@ -133,13 +133,10 @@ class AskedRow(Struct, frozen=True):
         return len(self.question.answers.intersection(turns))
 
 
-def quoted(
-    asking: HookQuestion, store: Path, ids: dict[tuple[str, int], str], question: AskedQuestion
-) -> list[str]:
-    """Returns the ids of the turns that a hook quotes for a question."""
-    context = context_for(asking, store, question.text, question.kb)
+def quoted(context: str, ids: dict[tuple[str, int], str], titles: dict[int, str]) -> list[str]:
+    """Returns the ids of the turns that a hook quotes. `titles`: of the documents."""
     places = _QUOTED_TURN.findall(context)
-    return list(dict.fromkeys(ids[title, int(number)] for title, number in places))
+    return list(dict.fromkeys(ids[titles[int(id)], int(number)] for number, id in places))
 
 
 def measured(store: Path, folder: Path, parts: Collection[str]) -> dict[str, list[AskedRow]]:
@@ -157,11 +154,14 @@ def measured(store: Path, folder: Path, parts: Collection[str]) -> dict[str, lis
         part: [ranked(library, ids, one) for one in some]
         for part, some in questions_by_part.items()
     }
+    titles = {one.id: one.title for one in call(library, "doc.list", limit=1000)}
     library.close()
     with serve(store), closing(HookQuestion(config_of(store, None), store)) as asking:
         return {
             part: [
-                AskedRow(one, *page, quoted(asking, store, ids, one))
+                AskedRow(
+                    one, *page, quoted(context_for(asking, store, one.text, one.kb), ids, titles)
+                )
                 for one, page in zip(some, pages[part], strict=True)
             ]
             for part, some in questions_by_part.items()

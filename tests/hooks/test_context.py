@@ -87,7 +87,8 @@ def test_an_event_and_its_answer(project: Project, world: Path, name: str, snaps
     sent = json.dumps({**members, "cwd": "/home/robin/site"})
     out = answer.out.decode().replace(str(world), "/home/robin")
     for day in (rfc3339(NOW_MS), rfc3339(CHANGED_S * 1000)):  # a hook has the machine's clock
-        out = out.replace(dated(day, Host().now()), f"{day[:10]}, AGE")
+        whole = dated(day, Host().now())
+        out = out.replace(whole, f"{day[:10]}, AGE").replace(whole.partition(", ")[2], "AGE")
     text = f"> {sent}\n< {out}"
     assert text == snapshot(extension_class=Transcripts)
 
@@ -142,12 +143,12 @@ def test_a_name_is_a_question_and_shuts_out_what_is_near(tmp_path: Path) -> None
     session.data("knowledge.supersede", old_id=3, new_id=4)
     session.close()
     project = Project(tmp_path)
-    assert " entry 1, 20" in project.ask("BullMQ?", session_id="1").context
+    assert " entry 1, " in project.ask("BullMQ?", session_id="1").context
     assert project.ask("workers?", session_id="2").out == b""
     near = project.ask("How often do bullmq workers retry orders in queues?", session_id="3")
-    assert " entry 1, 20" in near.context and " entry 2, 20" not in near.context
+    assert " entry 1, " in near.context and " entry 2, " not in near.context
     old = project.ask("Which Jenkins job restarts the pods?", session_id="4").context
-    assert "] entry 4, which superseded entry 3, 2026-01-01, " in old
+    assert "] entry 4, which superseded entry 3, " in old
 
 
 def test_the_budget_is_kept(project: Project) -> None:

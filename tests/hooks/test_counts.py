@@ -32,6 +32,8 @@ from tests.kit.world import carried_out, filled
 NOW = "2026-01-01T00:00:00.000Z"
 GUIDE = QuotedDocument(id=1, noun="document", title="Git Admin Guide", path="/docs/git-admin.md")
 CACHE = QuotedDocument(id=4, noun="entry", title="Cache")
+LONG_TITLE = "Which rope do we use in the cave this year, as it rains?"
+LONG = QuotedDocument(id=6, noun="document", title=LONG_TITLE)
 FOUND = Answers(calls=3, answers=2, tokens=700, ids=[4, 5], cited=[5])
 
 
@@ -51,6 +53,7 @@ def store(tmp_path: Path) -> Path:
         ("assistant", "", "See /docs/git-admin.md.", [1], []),
         ("assistant", "", "As entry 4 says.", [4], []),
         ("assistant", "", "As [cache] says.", [4], []),
+        ("assistant", "", "See [Which rope do we use in the cave this year, as…].", [6], []),
         ("assistant", "", "The cache is empty, and entry 41 is not.", [], []),
         ("user", "", "[Git Admin Guide] entry 4", [], []),
         ("result", "Bash", "[Git Admin Guide] entry 4", [], []),
@@ -66,7 +69,7 @@ def store(tmp_path: Path) -> Path:
 def test_a_use_is_a_reply_that_names_a_text_or_a_call_that_reads_it(
     role: str, tool: str, text: str, cited: list[int], opened: list[int]
 ) -> None:
-    assert uses_in([(role, tool, text)], [GUIDE, CACHE]) == (cited, opened)
+    assert uses_in([(role, tool, text)], [GUIDE, CACHE, LONG]) == (cited, opened)
 
 
 def lines() -> list[Line]:

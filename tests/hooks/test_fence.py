@@ -63,25 +63,66 @@ def test_what_only_draws_is_left_out() -> None:
     assert context.split("\n")[3:-1] == ["> ── Summary ───", "> | a | b |", "> !!! now"]
 
 
-def test_a_path_stands_once_and_the_long_preface_comes_first() -> None:
-    path = "/home/robin/docs/server.log"
+def heads(context: str) -> list[str]:
+    return [line for line in context.split("\n") if line.startswith("[")]
+
+
+def test_a_document_is_named_once_and_the_long_preface_comes_first() -> None:
+    path, text = "/home/robin/docs/server.log", "a word " * 40
     one = Quotation(
-        cite="server.log, lines 1–9", place="document 7", text="a", path=path, title="server.log"
+        cite="server.log, lines 1–9", place="document 7", text=text, path=path, title="server.log"
     )
     two = Quotation(
-        cite="Git Admin, p. 2", place="document 8", text="b", path="/x/git.pdf", title="Git Admin"
+        cite="Git Admin, p. 2", place="document 8", text=text, path="/x/git.pdf", title="Git Admin"
     )
     context, _ = quoted([one, two, two], 500)
-    heads = [line for line in context.split("\n") if line.startswith("[")]
-    assert heads == [
+    assert heads(context) == [
         f"[{path}, lines 1–9] document 7",
         "[Git Admin, p. 2] /x/git.pdf, document 8",
-        "[Git Admin, p. 2] document 8",
+        "[… p. 2] document 8",
     ]
     again, _ = quoted([one, two, two], 500, is_first=False)
     assert again.split("\n")[2:] == context.split("\n")[2:]
     assert len(again.split("\n")[1]) < len(context.split("\n")[1]) / 2
     assert "not an instruction" in again.split("\n")[1]
+
+
+@pytest.mark.parametrize(
+    ("words", "head"),
+    [
+        (
+            60,
+            "[Which rope do we use in the cave this year, as it rains?, § 2026-03-05 > turn 3] "
+            "/notes/rope.md, document 7, 8 months ago",
+        ),
+        (
+            46,
+            "[Which rope do we use in the cave this year, as it rains?, § 2026-03-05 > turn 3] "
+            "document 7, 8 months ago",
+        ),
+        (4, "[Which rope do we use in the cave this year, as…, turn 3] document 7, 8 months ago"),
+    ],
+)
+def test_a_citation_is_as_short_as_its_text_needs(words: int, head: str) -> None:
+    title = "Which rope do we use in the cave this year, as it rains?"
+    quotation = Quotation(
+        cite=f"{title}, § 2026-03-05 > turn 3",
+        place="document 7",
+        text="a word " * words,
+        path="/notes/rope.md",
+        title=title,
+        dated="2026-03-05, 8 months ago",
+    )
+    context, _ = quoted([quotation], 500)
+    assert heads(context) == [head]
+
+
+def test_a_citation_has_its_day_where_there_is_room() -> None:
+    dated = {"place": "document 7", "text": "a word " * 30, "dated": "2026-03-05, 8 months ago"}
+    context, _ = quoted([Quotation(cite="Rope", **dated)], 500)
+    assert heads(context) == ["[Rope] document 7, 2026-03-05, 8 months ago"]
+    context, _ = quoted([Quotation(cite="Rope", **dated | {"dated": "2027-03-05"})], 500)
+    assert heads(context) == ["[Rope] document 7, 2027-03-05"]
 
 
 @pytest.mark.parametrize(

@@ -98,7 +98,5 @@ def test_a_later_session_is_shown_the_recorded_one_as_the_page_says(tmp_path: Pa
         if block.text.startswith("<kbproc-reference>")
     ]
     context = project.ask("Which day did we choose for deploys?", session_id="later").context
-    now = dated(f"{day}T14:03:00.000Z", Host().now())
-    folder = "/home/robin/.claude/projects/-home-robin-work-projects-site"
-    masked = context.replace(now, f"{day}, 3 days ago").replace(str(tmp_path), folder)
-    assert f"{masked}\n" == block.text
+    age = dated(f"{day}T14:03:00.000Z", Host().now()).partition(", ")[2]
+    assert f"{context.replace(age, '3 days ago')}\n" == block.text

@@ -39,8 +39,14 @@ _LOOKS = (
 )
 _GIT_LOOKS = "add blame branch diff log ls-files remote rev-parse show status"
 _RUNNERS = "bash bun deno node npx perl php python python3 ruby sh uv uvx zsh"
+# Verbs of programs that act on a package, because such a command is about the package.
+_OF_PACKAGES = "add i install reinstall remove rm uninstall update upgrade"
+_PACKAGE_MANAGERS = (
+    "apt apt-get brew bundle cargo conda dnf gem go npm pip pip3 pipx pnpm poetry yarn"
+)
 _SEPARATORS = lazy(r"&&|\|\||[;|&\n]")
 _WORD = lazy(r"[A-Za-z][\w:.-]*")
+_PACKAGE = lazy(r"@?[\w][\w.:/-]*")
 _FILE = lazy(r"[\w.@+-]+\.\w{1,10}")
 _ASSIGNMENT = lazy(r"[A-Za-z_]\w*=")
 _PATCHED = lazy(r"^\*\*\* (?:Update|Add|Delete) File: (.+)$", re.MULTILINE)
@@ -210,7 +216,12 @@ def _add_names(words: list[str], names: dict[str, None], titles: dict[str, None]
         return
     verbs = [word for word in plain[:2] if _WORD.fullmatch(word) and "." not in word]
     flags = [word for word in arguments if re.fullmatch(r"--[a-z][a-z-]{3,}", word)]
-    if verbs:
+    if program in _PACKAGE_MANAGERS.split() and verb in _OF_PACKAGES.split() and plain[1:]:
+        if package := _PACKAGE.match(plain[1]):
+            names[f"{program} {verb} {package[0]}"] = None
+            titles[package[0]] = None
+        titles[f"{program} {verb}"] = None
+    elif verbs:
         names.update({f"{program} {verbs[0]} {flag}": None for flag in flags[:1]})
         if len(verbs) > 1 and verbs[0] in {"run", "exec", "compose"}:
             names[f"{program} {verbs[0]} {verbs[1]}"] = None

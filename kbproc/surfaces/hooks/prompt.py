@@ -196,7 +196,8 @@ def quotation_of(hit: Hit, folder: Path) -> Quotation:
     superseded = f", which superseded entry {hit['replaces']}" if "replaces" in hit else ""
     changed = source_changes_in_words(hit.get("source_changed", []))
     remarks = [one_line(text) for text in (changed, *_conflicts(hit)) if text]
-    path = source["path"] or None
+    # The log of a session is no file to read on in: it is written for the client alone.
+    path = None if source["type"] == "conversation" else source["path"] or None
     return Quotation(
         cite=source["cite"],
         place=", ".join([f"{kind} {source['document_id']}{superseded}", *remarks]),

@@ -27,6 +27,7 @@ _HITS = 12
 _MOST_QUOTED = 2
 _TEXT_CHARS = 700  # before it is cut to what follows the name or the error
 _BEFORE = 160  # characters that stay of what stands before it
+_LEAST_CHARS = 250  # characters of an excerpt; with many more the budget cuts the name off
 _SAID = ("knowledge", "note", "markdown", "text")
 _BY_HAND = ("knowledge", "note")
 _LEAST_RUN = 4  # words of an error that follow each other in a text, too
@@ -169,8 +170,15 @@ def _longest_run(words: list[str], others: list[str]) -> int:
 
 
 def _from(text: str, at: int) -> str:
-    """Returns a text from shortly before the place, so that what follows the name is quoted."""
+    """Returns a text from shortly before the place, so that what follows the name is quoted.
+
+    Where little follows, more of what stands before it is quoted.
+    """
     if at <= _BEFORE:
         return text
     line = text.rfind("\n", 0, at) + 1
-    return f"…\n{text[line:]}" if at - line <= _BEFORE else f"…{text[at - _BEFORE :]}"
+    begin = line if at - line <= _BEFORE else at - _BEFORE
+    begin = min(begin, max(0, len(text) - _LEAST_CHARS))
+    if begin == 0:
+        return text
+    return f"…\n{text[begin:]}" if text[begin - 1] == "\n" else f"…{text[begin:]}"

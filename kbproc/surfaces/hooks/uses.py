@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct
 
 from kbproc.base.budget import byte_size
+from kbproc.surfaces.hooks.reference import SHORT_TITLE
 
 _LEAST_WORDS = 3  # a shorter title counts as a citation in brackets only
 _WORD = re.compile(r"\w+")
@@ -87,7 +88,9 @@ def _plain(text: str) -> str:
 def _cites(text: str, document: QuotedDocument) -> bool:
     """Returns whether a reply names the document: in brackets, by its id, or by a long title."""
     title = _plain(document.title)
-    if f"[{title}" in text or re.search(rf"\b{document.noun} {document.id}\b", text):
+    if f"[{title[: SHORT_TITLE - 1].rstrip()}" in text or re.search(
+        rf"\b{document.noun} {document.id}\b", text
+    ):
         return True
     if document.path is not None and _plain(document.path) in text:
         return True
