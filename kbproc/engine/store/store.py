@@ -326,7 +326,7 @@ class Store(PublishedStore):
             vectors = Vectors.open(self.folder / "views", self.model.pack, self.model.string)
             if vectors.position != self.catalog.position:
                 if follow.may_go_on(self.log, vectors.position):
-                    self._stage(vectors, vectors.position.seq)
+                    self._changes(vectors.position.seq).stage(vectors)
                     vectors.commit()
                 else:
                     vectors.rebuild(follow.all_rows(self.catalog), self.catalog.position)
@@ -378,13 +378,13 @@ class Store(PublishedStore):
         """
         with self._publishing:
             if vectors is not None:
-                self._stage(vectors, vectors.position.seq)
+                self._changes(vectors.position.seq).stage(vectors)
                 vectors.commit()
                 vectors.embedded()
             self.vectors = vectors
 
-    def _stage(self, vectors: Vectors, since: int) -> None:
-        follow.changes(self.catalog.queries, since, self.catalog.position).stage(vectors)
+    def _changes(self, since: int) -> follow.Changes:
+        return follow.changes(self.catalog.queries, since, self.catalog.position)
 
     @property
     def is_local(self) -> bool:
@@ -559,16 +559,16 @@ class Store(PublishedStore):
 
         `since`: the position after which the catalog has changes that readers do not see.
         """
-        touched = self.catalog.queries.touched_since(since)
-        self._is_index_behind = self._is_index_behind or bool(touched)
+        changes = self._changes(since)
+        self._is_index_behind = self._is_index_behind or bool(changes.touched_ids)
         if vectors is not None:
-            self._stage(vectors, since)
+            changes.stage(vectors)
         with self._publishing:
             self.catalog.commit()
             self.publish()
             if vectors is not None:
                 vectors.commit()
-        self._index_beside(sum(touched.values()))
+        self._index_beside(changes.chunk_count)
         if self.catalog.needs_checkpoint:
             _wake(self._checkpoints)
 

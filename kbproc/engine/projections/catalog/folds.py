@@ -100,6 +100,9 @@ def document_written(state: FoldState, record: Record, event: DocWritten) -> Non
         tables.insert_standing(rows)
 
 
+_NO_COLUMNS: dict[str, Any] = dict.fromkeys(codec_of("documents").columns)
+
+
 def _drop_chunks(tables: TableWriter, id: int) -> None:
     tables.execute(_DROP_CHUNKS, [id])
     tables.execute(_DROP_STANDING, [id])
@@ -107,8 +110,7 @@ def _drop_chunks(tables: TableWriter, id: int) -> None:
 
 def _columns_of(row: DocumentRow) -> dict[str, Any]:
     """Returns the columns of a document without those of an entry."""
-    columns: dict[str, Any] = dict.fromkeys(codec_of("documents").columns)
-    return columns | asdict(row)
+    return _NO_COLUMNS | asdict(row)
 
 
 def document_changed(state: FoldState, record: Record, event: DocChanged) -> None:
