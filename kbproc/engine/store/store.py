@@ -418,7 +418,7 @@ class Store(PublishedStore):
         """Publishes the catalog's state. While it publishes."""
         if self.catalog.roster_changed:
             self._roster, self.catalog.roster_changed = self.catalog.queries.roster(), False
-        self.show(Published(self.catalog.queries.head(), self._roster))
+        self.show(Published(self.catalog.head, self._roster))
 
     def _checkpoint(self, is_woken: bool) -> None:
         with self.turns.lane:

@@ -7,7 +7,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from msgspec.structs import asdict
+
 from kbproc.engine.projections.catalog.members import members_of
+from kbproc.engine.projections.catalog.rows import Head
 from kbproc.engine.projections.catalog.tables import HEADS, PER_HEAD, codec_of
 
 Row = Sequence[Any]
@@ -78,7 +81,7 @@ class TableWriter:
     def _add(self, insertion: str, rows: Iterable[Row]) -> None:
         self._new_rows.setdefault(insertion, []).extend(rows)
 
-    def execute(self, sql: str, values: Row) -> sqlite3.Cursor:
+    def execute(self, sql: str, values: Row = ()) -> sqlite3.Cursor:
         self._write_new_rows()
         return self._db.execute(sql, values)
 
@@ -105,11 +108,9 @@ class TableWriter:
         sql = f"update {table} set {assignments} where {key} = ?"  # noqa: S608
         self.execute(sql, [*values, stored[-1], value])
 
-    def put_head(self, head: Values) -> None:
-        """Replaces the only row of the table head."""
-        stored = codec_of("head").stored([*head.values()])
-        assignments = ", ".join(f"{name} = ?" for name in (*head, "checksum"))
-        self.execute(f"update head set {assignments}", stored)  # noqa: S608
+    def put_head(self, head: Head) -> None:
+        """Changes the only row of the table head."""
+        self.change("head", "rowid", 1, **asdict(head))
 
     def move_heads(self, old: int, new: int) -> None:
         """Makes `new` the head of all entries whose head is `old`; see RowCodec."""
