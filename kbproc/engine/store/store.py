@@ -470,6 +470,10 @@ class Store(PublishedStore):
         self._place.lease.check()
         if look or self._is_exposed:  # the user may have mended it since
             self._is_exposed = is_exposed(self.origin)
+        self._check_permitted()
+
+    def _check_permitted(self) -> None:
+        """Raises what `check_writable` raises, as of the last look."""
         if self.read_only or self._is_exposed:
             raise refusal(self.origin)
         if self.log.damage is not None:
@@ -509,7 +513,6 @@ class Store(PublishedStore):
     def _run(self, tickets: list[Ticket[Any]]) -> None:
         self._place.lease.check()
         self._is_exposed = is_exposed(self.origin)
-        check_writable = partial(self.check_writable, look=False)
         if self._fulltext is None:
             libraries.require("tantivy")  # before anything is written that could not be indexed
         vectors = self.vectors  # opened before anything is written
@@ -523,14 +526,14 @@ class Store(PublishedStore):
             Group(batch=batch, catalog=self.catalog, published=self.published) as group,
         ):
             if batch.head.seq == 0:
-                birth(Lane(self.host, group, check_writable))
+                birth(Lane(self.host, group, self._check_permitted))
             for ticket in tickets:
-                take_turn(ticket, Lane(self.host, group, check_writable))
+                take_turn(ticket, Lane(self.host, group, self._check_permitted))
                 if ticket.error is not None:
                     ticket.error = self.refused(ticket.error) or ticket.error
             if batch.head == self.log.head:
                 return
-            check_writable()
+            self.check_writable(look=False)
             # A whole record stays in the log even if the process dies before the sync. So the
             # sources that the records name, and do not hold, are durable before any is written.
             try:

@@ -67,7 +67,7 @@ class TableWriter:
 
     def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db
-        self._new_rows: dict[str, list[Row]] = {}  # by the statement that inserts them
+        self._new_rows: dict[str, list[Row]] = {}  # insertion → rows
         self._counts: dict[tuple[str, str], list[int]] = {}  # kb, type → a number for each counter
         self._tag_counts: Counter[tuple[str, str, str]] = Counter()
 
