@@ -60,12 +60,17 @@ def test_a_short_text_asks_no_other_process(session: Session) -> None:
     """Short plain texts need no parser; long texts and odd encodings go to a worker."""
     session.data("doc.create", title="Short", text="alpha beta " * 300)
     assert session.library.parsers.pool is not None
+    session.data("doc.create", title="Release notes 2.1", text="The importer reads DOCX.")
     assert session.library.parsers.pool.pids == []
     session.data("doc.create", title="Odd", text="a \x1b$B escape")
     assert len(session.library.parsers.pool.pids) == 1
     session.data("doc.create", title="Long", text="alpha beta " * 400)
     session.data("doc.create", title="Marked up", text="# alpha", type="markdown")
-    assert [doc["chunk_count"] for doc in session.data("doc.list")] == [4, 1, 5, 1]
+    assert [doc["chunk_count"] for doc in session.data("doc.list")] == [4, 1, 1, 5, 1]
+    manual = ".TH KBPROC 1\n.SH NAME\nkbproc"
+    page = session.data("doc.create", title="kbproc.1", text=manual)
+    [chunk] = session.data("chunk.list", document_id=page["id"])
+    assert chunk["section"] == "NAME"
 
 
 def test_create_answers_what_get_shows(session: Session) -> None:

@@ -410,7 +410,11 @@ def test_both_sides_of_a_snapshot_show_the_same_position(session: Session) -> No
             with store.searching() as snapshot:
                 chunks = snapshot.queries.chunk_total()
                 assert snapshot.vectors is not None
-                positions = {snapshot.seq, snapshot.queries.seq(), snapshot.vectors.position.seq}
+                positions = {
+                    snapshot.seq,
+                    snapshot.queries.head().seq,
+                    snapshot.vectors.position.seq,
+                }
                 if chunks != snapshot.fulltext.num_docs or len(positions) > 1:
                     wrong.append((chunks, snapshot.fulltext.num_docs, positions))
 

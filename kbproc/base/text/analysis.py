@@ -131,6 +131,8 @@ def analyse(text: str) -> str:
     "parsequery parse query"); unspaced scripts give every character and every overlapping pair, so
     that one character alone is found too.
     """
+    if not text:  # most chunks have no section
+        return text
     if not text.isascii():
         text = unicodedata.normalize("NFKC", text)
         others = beyond_ascii(text)

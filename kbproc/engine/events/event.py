@@ -48,7 +48,7 @@ class NextIds(Struct, frozen=True):
 
     def and_by(self, *others: NextIds) -> NextIds:
         """Returns the greatest of each id, so that ids used by any of these stay used."""
-        return NextIds(*map(max, zip(*map(astuple, (self, *others)), strict=True)))
+        return NextIds(*map(max, astuple(self), *map(astuple, others)))
 
 
 class Event(Struct, kw_only=True, frozen=True, omit_defaults=True, tag_field="type"):

@@ -217,7 +217,7 @@ class Blobs:
         """
         with self._changing:
             with _as_store_io():
-                new = {source.name: source for source in sources if not self._place(source.name)}
+                new = {source.name: source for source in sources if not self._has(source)}
                 small = {n: source.data for n, source in new.items() if source.data is not None}
                 large = {n: source.file for n, source in new.items() if source.file is not None}
             if len(small) + len(large) < len(new):
@@ -352,12 +352,22 @@ class Blobs:
 
     def _place(self, name: str) -> _SourcePlace | None:
         """Returns where the source is stored; None if it is not."""
+        place = self._place_in_pack(name)
+        if place is None and is_file(large := self._large / name):
+            return _SourcePlace(large)
+        return place
+
+    def _place_in_pack(self, name: str) -> _SourcePlace | None:
         key = bytes.fromhex(name)
         for pack in reversed(self._packs):
             if (frame := pack.find(key)) is not None:
                 return _SourcePlace(pack.path, pack.id, frame)
-        large = self._large / name
-        return _SourcePlace(large) if is_file(large) else None
+        return None
+
+    def _has(self, source: NewSource) -> bool:
+        """Returns True if the source is stored. One that is in memory is small, and in a pack."""
+        find = self._place if source.data is None else self._place_in_pack
+        return find(source.name) is not None
 
     def stored(self, name: str) -> StoredSource | None:
         """Returns the stored source, without a check for damage; None if it is not here."""

@@ -126,8 +126,7 @@ def chunk(
         raise ValueError(f"max_tokens is {max_tokens}: a chunk needs {MIN_TOKENS} or more")
     budget = _Budget(title, count, max_tokens)
     if len(blocks) == 1 and budget.fits(blocks[0].section, blocks[0].text):  # most notes
-        [block] = blocks
-        return list(_chunks([_PieceDraft(block.section, [_Atom(block, 0, block.text, 0)])]))
+        return _whole(blocks[0])
     # Generators, because all words of a large text at once would take a hundred times its memory.
     drafts = (
         draft
@@ -137,6 +136,15 @@ def chunk(
     joined = _join_tiny(drafts, budget)
     chunks = _chunks(part for draft in joined for part in _fitted(draft, budget))
     return list(_reported(chunks, sum(len(block.text) for block in blocks), report))
+
+
+def _whole(block: Block) -> list[ChunkText]:
+    """Returns a block as a chunk, as `_chunks` makes it; none of a block without text."""
+    text = block.text.lstrip(None if block.kind == "prose" else "\n").rstrip()
+    if block.turns or not text or len(text) != len(block.text):
+        return list(_chunks([_PieceDraft(block.section, [_Atom(block, 0, block.text, 0)])]))
+    marks = [] if block.line is None else [Mark(0, block.page, block.section, block.line)]
+    return [ChunkText(text=text, page=block.page, section=block.section, marks=marks)]
 
 
 def _reported(chunks: Iterable[ChunkText], total: int, report: Report) -> Iterator[ChunkText]:

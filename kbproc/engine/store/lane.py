@@ -65,7 +65,7 @@ class Group:
         """
         record = self.batch.append([draft], self._fold)[-1]
         self.count += 1
-        self.head = self._catalog.queries.head()
+        self.head = self._catalog.head
         names = {event.source_sha256 for event in events if isinstance(event, DocWritten)}
         self.sources += (source for source in sources if source.name in names)
         return record

@@ -327,7 +327,7 @@ class Store(PublishedStore):
             vectors = Vectors.open(self.folder / "views", self.model.pack, self.model.string)
             if vectors.position != self.catalog.position:
                 if follow.may_go_on(self.log, vectors.position):
-                    self._stage(vectors, vectors.position.seq)
+                    self._changes(vectors.position.seq).stage(vectors)
                     vectors.commit()
                 else:
                     vectors.rebuild(follow.all_rows(self.catalog), self.catalog.position)
@@ -379,13 +379,13 @@ class Store(PublishedStore):
         """
         with self._publishing:
             if vectors is not None:
-                self._stage(vectors, vectors.position.seq)
+                self._changes(vectors.position.seq).stage(vectors)
                 vectors.commit()
                 vectors.embedded()
             self.vectors = vectors
 
-    def _stage(self, vectors: Vectors, since: int) -> None:
-        follow.changes(self.catalog.queries, since, self.catalog.position).stage(vectors)
+    def _changes(self, since: int) -> follow.Changes:
+        return follow.changes(self.catalog.queries, since, self.catalog.position)
 
     @property
     def is_local(self) -> bool:
@@ -421,7 +421,7 @@ class Store(PublishedStore):
         """Publishes the catalog's state. While it publishes."""
         if self.catalog.roster_changed:
             self._roster, self.catalog.roster_changed = self.catalog.queries.roster(), False
-        self.show(Published(self.catalog.queries.head(), self._roster))
+        self.show(Published(self.catalog.head, self._roster))
 
     def _checkpoint(self, is_woken: bool) -> None:
         with self.turns.lane:
@@ -473,6 +473,10 @@ class Store(PublishedStore):
         self._place.lease.check()
         if look or self._is_exposed:  # the user may have mended it since
             self._is_exposed = is_exposed(self.origin)
+        self._check_permitted()
+
+    def _check_permitted(self) -> None:
+        """Raises what `check_writable` raises, as of the last look."""
         if self.read_only or self._is_exposed:
             raise refusal(self.origin)
         if self.log.damage is not None:
@@ -512,7 +516,6 @@ class Store(PublishedStore):
     def _run(self, tickets: list[Ticket[Any]]) -> None:
         self._place.lease.check()
         self._is_exposed = is_exposed(self.origin)
-        check_writable = partial(self.check_writable, look=False)
         if self._fulltext is None:
             libraries.require("tantivy")  # before anything is written that could not be indexed
         vectors = self.vectors  # opened before anything is written
@@ -526,14 +529,14 @@ class Store(PublishedStore):
             Group(batch=batch, catalog=self.catalog, published=self.published) as group,
         ):
             if batch.head.seq == 0:
-                birth(Lane(self.host, group, check_writable))
+                birth(Lane(self.host, group, self._check_permitted))
             for ticket in tickets:
-                take_turn(ticket, Lane(self.host, group, check_writable))
+                take_turn(ticket, Lane(self.host, group, self._check_permitted))
                 if ticket.error is not None:
                     ticket.error = self.refused(ticket.error) or ticket.error
             if batch.head == self.log.head:
                 return
-            check_writable()
+            self.check_writable(look=False)
             # A whole record stays in the log even if the process dies before the sync. So the
             # sources that the records name, and do not hold, are durable before any is written.
             try:
@@ -562,16 +565,16 @@ class Store(PublishedStore):
 
         `since`: the position after which the catalog has changes that readers do not see.
         """
-        touched = self.catalog.queries.touched_since(since)
-        self._is_index_behind = self._is_index_behind or bool(touched)
+        changes = self._changes(since)
+        self._is_index_behind = self._is_index_behind or bool(changes.touched_ids)
         if vectors is not None:
-            self._stage(vectors, since)
+            changes.stage(vectors)
         with self._publishing:
             self.catalog.commit()
             self.publish()
             if vectors is not None:
                 vectors.commit()
-        self._index_beside(sum(touched.values()))
+        self._index_beside(changes.chunk_count)
         if self.catalog.needs_checkpoint:
             _wake(self._checkpoints)
 

@@ -75,7 +75,7 @@ class Intake:
         if type != "text" or len(text) > SHORT_BYTES or self.redact:
             return False
         is_short = text.isascii() or len(text.encode("utf-8", "replace")) <= SHORT_BYTES
-        is_plain = not ("\0" in text or "\x1b" in text or has_reader(title))
+        is_plain = not ("\0" in text or "\x1b" in text or has_reader(text, title))
         return is_short and is_plain
 
 

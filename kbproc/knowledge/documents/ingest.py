@@ -244,6 +244,7 @@ def run(
     _require_starts(work, {**documents, **failed_before})
     resumed, result = write.written(), IngestResult(kb=work.kb)
     batch: list[FileOutcome] = []
+    chunk_count = 0
 
     def check() -> None:
         if cancelled():
@@ -271,9 +272,10 @@ def run(
         _list_failure(result, item, is_known=not (resumed or is_news), on_unread=on_unread)
         if item.is_write or item.is_removal or is_news:
             batch.append(item)
-        if fills_record(len(item.content.chunks) if item.content else 0 for item in batch):
+            chunk_count += len(item.content.chunks) if item.content else 0
+        if fills_record(len(batch), chunk_count):
             _commit(write, work, batch, before, result)
-            batch = []
+            batch, chunk_count = [], 0
         if number > 0:
             read = min(number, total)
             tell(read, total, item.path.rpartition("/")[2])

@@ -34,7 +34,7 @@ from kbproc.engine.store.model import IndexStatus, Model
 from kbproc.engine.store.target import Target
 from kbproc.knowledge.documents.document import Document, Source, document_of
 
-_RECORD_DOCUMENTS = 32
+_RECORD_DOCUMENTS = 128
 _RECORD_CHUNKS = 400
 
 
@@ -229,10 +229,12 @@ def origin_with(
     return least(row.origin, here.origin)
 
 
-def fills_record(chunk_counts: Iterable[int]) -> bool:
-    """Returns True if documents with so many chunks each are enough for one record of the log."""
-    counts = list(chunk_counts)
-    return len(counts) >= _RECORD_DOCUMENTS or sum(counts) >= _RECORD_CHUNKS
+def fills_record(documents: int, chunks: int) -> bool:
+    """Returns True if so many documents and chunks are enough for one record of the log.
+
+    A commit writes whole pages of the catalog, and so takes short documents by the hundred.
+    """
+    return documents >= _RECORD_DOCUMENTS or chunks >= _RECORD_CHUNKS
 
 
 class Ids:

@@ -180,10 +180,10 @@ def test_files_with_one_text_are_told_apart_when_renamed(session: Session, folde
 
 
 def test_many_new_notes_take_few_records(session: Session, folder: Path) -> None:
-    write(folder, **{f"note-{i}": f"# Note {i}" for i in range(100)})
+    write(folder, **{f"note-{i}": f"# Note {i}" for i in range(300)})
     before = session.store.seq
-    assert sync(session)["added"] == 100
-    assert session.store.seq - before == 4
+    assert sync(session)["added"] == 300
+    assert session.store.seq - before == 3
 
 
 def test_what_holds_no_words_is_kept_all_the_same(session: Session, folder: Path) -> None:
@@ -249,7 +249,7 @@ def test_progress_and_warnings_are_events(session: Session, folder: Path) -> Non
 
 
 def test_a_cancelled_sync_keeps_what_it_has_recorded(session: Session, folder: Path) -> None:
-    write(folder, **{f"note-{i}": f"# Note {i}" for i in range(100)})
+    write(folder, **{f"note-{i}": f"# Note {i}" for i in range(200)})
     answer: dict[str, Any] = {}
 
     def stop(name: str) -> None:
@@ -262,8 +262,8 @@ def test_a_cancelled_sync_keeps_what_it_has_recorded(session: Session, folder: P
     wrong = session.error("note.sync")
     assert wrong["type"] == "operation.cancelled"
     failpoints.arm(None)
-    assert len(slugs(session, limit=1000)) == 32
-    assert sync(session) == {"agents": 1, "added": 68, "unchanged": 32}
+    assert len(slugs(session, limit=1000)) == 128
+    assert sync(session) == {"agents": 1, "added": 72, "unchanged": 128}
 
 
 # ------------------------------------------------------------------ removals

@@ -35,6 +35,7 @@ from kbproc.engine.projections.catalog.files import (
 )
 from kbproc.engine.projections.catalog.queries import Queries
 from kbproc.engine.projections.catalog.reader import damage_error
+from kbproc.engine.projections.catalog.rows import Head
 from kbproc.engine.projections.catalog.tables import codec_of
 from kbproc.engine.projections.catalog.writer import TableWriter
 
@@ -84,6 +85,8 @@ class Catalog:
         self.path = path
         self.roster_changed = False  # the publisher clears it after reading the roster
         self._copied = 0  # frames of the WAL, as noted last
+        self._head: Head | None = None  # once it is known, with that of the open transaction
+        self._is_head_new = False  # True while its table lacks it
         self._new_bytes = 0  # about so many in the WAL since the last checkpoint
         self._connections = WeakSet[CatalogConnection]()
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -172,6 +175,7 @@ class Catalog:
     def reset(self) -> None:
         """Empties all tables, so that the catalog is at the log's start."""
         self.rollback()
+        self._head = None
         self._begin()
         for table in (*tables.types(), *tables.DERIVED, "local"):
             self._db.execute(f"delete from {table}")  # noqa: S608
@@ -179,7 +183,16 @@ class Catalog:
         self._db.execute("commit")
 
     @property
+    def head(self) -> Head:
+        """The head with all that `apply` has folded in, which the table has after `commit`."""
+        if self._head is None:
+            self._head = self.queries.head()
+        return self._head
+
+    @property
     def position(self) -> Position:
+        if self._head is not None:
+            return self._head.position
         for row in self._db.execute("select seq, hash from head").fetchall():
             return Position(*row)
         raise damage_error("the head")
@@ -213,7 +226,8 @@ class Catalog:
         from kbproc.engine.projections.catalog.folds import fold  # a read needs no events
 
         records = list(records)
-        changed = fold(self._tables, records)
+        self._head, changed = fold(self._tables, records, self.head)
+        self._is_head_new = True
         self._new_bytes += _COMMIT_BYTES + sum(3 * len(record.events) for record in records)
         self.roster_changed = self.roster_changed or changed
         reach("catalog.applied")
@@ -226,9 +240,11 @@ class Catalog:
         """
         self._begin()
         self._db.execute("savepoint turn")
+        head_before = self._head
         try:
             yield
         except BaseException:
+            self._head = head_before
             if self._db.in_transaction:
                 self._db.execute("rollback to turn")
                 self._db.execute("release turn")
@@ -242,11 +258,16 @@ class Catalog:
 
     def commit(self) -> None:
         if self._db.in_transaction:
+            if self._is_head_new:  # once for all records of the transaction
+                self._tables.put_head(self.head)
             reach("catalog.commit")
             self._db.execute("commit")
+            self._is_head_new = False
             reach("catalog.committed")
 
     def rollback(self) -> None:
+        if self._is_head_new:
+            self._head, self._is_head_new = None, False
         if self._db.in_transaction:
             with contextlib.suppress(sqlite3.Error):  # a failed statement may have ended it
                 self._db.execute("rollback")

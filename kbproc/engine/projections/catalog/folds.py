@@ -40,6 +40,7 @@ from kbproc.engine.events.watch import FolderUnwatched, FolderWatched
 from kbproc.engine.log.record import Record
 from kbproc.engine.projections.catalog.rows import (
     DocumentRow,
+    Head,
     anchors_column,
     chunk_columns,
     document_row,
@@ -100,6 +101,9 @@ def document_written(state: FoldState, record: Record, event: DocWritten) -> Non
         tables.insert_standing(rows)
 
 
+_NO_COLUMNS: dict[str, Any] = dict.fromkeys(codec_of("documents").columns)
+
+
 def _drop_chunks(tables: TableWriter, id: int) -> None:
     tables.execute(_DROP_CHUNKS, [id])
     tables.execute(_DROP_STANDING, [id])
@@ -107,8 +111,7 @@ def _drop_chunks(tables: TableWriter, id: int) -> None:
 
 def _columns_of(row: DocumentRow) -> dict[str, Any]:
     """Returns the columns of a document without those of an entry."""
-    columns: dict[str, Any] = dict.fromkeys(codec_of("documents").columns)
-    return columns | asdict(row)
+    return _NO_COLUMNS | asdict(row)
 
 
 def document_changed(state: FoldState, record: Record, event: DocChanged) -> None:
@@ -441,8 +444,11 @@ FOLDS: dict[type[Event], Callable[[FoldState, Record, Any], None]] = {
 }
 
 
-def fold(tables: TableWriter, records: Iterable[Record]) -> bool:
-    """Folds records in, in order; returns whether the roster has changed."""
+def fold(tables: TableWriter, records: Iterable[Record], head: Head) -> tuple[Head, bool]:
+    """Folds records in, in order; returns the head behind them, and whether the roster has changed.
+
+    `head`: the head before them. Its table is the caller's to change.
+    """
     state = FoldState(tables)
     last: Record | None = None
     tables.drop_changes()
@@ -461,8 +467,9 @@ def fold(tables: TableWriter, records: Iterable[Record]) -> bool:
     state.links.flush(tables)
     tables.flush()
     if last is not None:
-        _move_head(state, last)
-    return state.roster_changed
+        next_ids = head.given.and_by(state.given)
+        head = Head(last.seq, last.hash, last.ts, *astuple(next_ids))
+    return head, state.roster_changed
 
 
 def _is_new(event: Event) -> bool:
@@ -486,12 +493,3 @@ def _add_event_rows(state: FoldState, record: Record, event: Event) -> None:
         for place, id in enumerate(subject.documents or (None,))
     )
     state.tables.insert("events", *rows)
-
-
-def _move_head(state: FoldState, last: Record) -> None:
-    """Moves the catalog's position to the last record."""
-    head = state.tables.row("head", "rowid", 1)
-    if head is not None:
-        next_ids = NextIds(*(head[name] for name in NextIds.__struct_fields__)).and_by(state.given)
-        position = {"seq": last.seq, "hash": last.hash, "ts": last.ts}
-        state.tables.put_head(head | position | asdict(next_ids))

@@ -91,11 +91,6 @@ class Queries(CatalogReader):
         rest = f"seen.documents as documents where {condition}"
         return self._structs(kind, "documents", rest, values)
 
-    def seq(self) -> int:
-        """Returns the seq of the state that is read, at half the cost of `head`."""
-        seq: int = self._value("select seq from head")
-        return seq
-
     def head(self) -> Head:
         return self._structs(Head, "head", "head", [])[0]
 
@@ -690,7 +685,8 @@ class Queries(CatalogReader):
 
         It halves the range of records, because their times never go back.
         """
-        first, after = 1, self.seq() + 1  # the last record lies before `after`
+        newest = self._rows("select seq from events order by seq desc limit 1")
+        first, after = 1, newest[0][0] + 1 if newest else 1  # the last record lies before `after`
         while first < after:
             middle = (first + after) // 2
             rows = self._rows("select seq, ts from events where seq >= ? limit 1", [middle])

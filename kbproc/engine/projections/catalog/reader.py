@@ -146,6 +146,7 @@ class CatalogReader:
         self._tables = _TABLES
         self._has_sight_table = False
         self._texts: dict[str, str] = {}
+        self._texts_of_tables: dict[int, dict[str, str]] = {}
         self._next_list = 0
         self.sight = EVERYTHING
 
@@ -154,7 +155,9 @@ class CatalogReader:
         if sight == self.sight:
             return
         self.sight = sight
-        self._tables, self._texts = sight.tables, {}
+        self._tables = sight.tables
+        # Writes see everything and what their callers may see in turns. Few kinds of tables exist.
+        self._texts = self._texts_of_tables.setdefault(id(self._tables), {})
         if not sight.is_narrow and not sight.in_review:
             return
         if not self._has_sight_table:

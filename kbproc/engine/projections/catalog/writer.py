@@ -7,13 +7,15 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from msgspec.structs import asdict
+
 from kbproc.engine.projections.catalog.members import members_of
+from kbproc.engine.projections.catalog.rows import Head
 from kbproc.engine.projections.catalog.tables import HEADS, PER_HEAD, codec_of
 
 Row = Sequence[Any]
 Values = dict[str, Any]
 
-_COUNTED = ("documents", "chunks", "bytes")
 _COUNT = (
     "insert into counts values(?, ?, ?, ?, ?) on conflict(kb, type) do update set "
     "documents = documents + excluded.documents, chunks = chunks + excluded.chunks, "
@@ -58,29 +60,41 @@ def _is_shown(row: Values) -> bool:
 class TableWriter:
     """The connection that folds write through.
 
-    It adds changes of counters up until `flush`, because many documents change few counters.
+    It adds changes of counters up until `flush`, because many documents change few counters, and
+    new rows until the next other statement, because SQLite takes many rows of a table at once in
+    half the time.
     """
 
     def __init__(self, db: sqlite3.Connection) -> None:
-        self.execute = db.execute
         self._db = db
-        self._counts: Counter[tuple[str, str, str]] = Counter()  # kb, type, column
+        self._new_rows: dict[str, list[Row]] = {}  # insertion → rows
+        self._counts: dict[tuple[str, str], list[int]] = {}  # kb, type → a number for each counter
         self._tag_counts: Counter[tuple[str, str, str]] = Counter()
 
     def insert(self, table: str, *rows: Row) -> None:
         codec = codec_of(table)
-        if len(rows) == 1:
-            self._db.execute(codec.insertion, codec.stored(rows[0]))
-        else:
-            self._db.executemany(codec.insertion, map(codec.stored, rows))
+        self._add(codec.insertion, map(codec.stored, rows))
 
     def insert_standing(self, rows: Iterable[Row]) -> None:
-        self._db.executemany("insert or ignore into standing values(?, ?, ?, ?, ?, ?)", rows)
+        self._add("insert or ignore into standing values(?, ?, ?, ?, ?, ?)", rows)
+
+    def _add(self, insertion: str, rows: Iterable[Row]) -> None:
+        self._new_rows.setdefault(insertion, []).extend(rows)
+
+    def execute(self, sql: str, values: Row = ()) -> sqlite3.Cursor:
+        self._write_new_rows()
+        return self._db.execute(sql, values)
+
+    def _write_new_rows(self) -> None:
+        if self._new_rows:
+            new_rows, self._new_rows = self._new_rows, {}
+            for insertion, rows in new_rows.items():
+                self._db.executemany(insertion, rows)
 
     def row(self, table: str, key: str, value: Any) -> Values | None:
         """Returns the row whose column `key` is `value`; None without one."""
         codec = codec_of(table)
-        rows = self._db.execute(f"select * from {table} where {key} = ?", [value]).fetchall()  # noqa: S608
+        rows = self.execute(f"select * from {table} where {key} = ?", [value]).fetchall()  # noqa: S608
         return dict(zip(codec.columns, codec.values(rows[0]), strict=True)) if rows else None
 
     def change(self, table: str, key: str, value: Any, **columns: Any) -> None:
@@ -92,17 +106,15 @@ class TableWriter:
         values = [stored[codec.places[name]] for name in columns]
         assignments = ", ".join(f"{name} = ?" for name in (*columns, "checksum"))
         sql = f"update {table} set {assignments} where {key} = ?"  # noqa: S608
-        self._db.execute(sql, [*values, stored[-1], value])
+        self.execute(sql, [*values, stored[-1], value])
 
-    def put_head(self, head: Values) -> None:
-        """Replaces the only row of the table head."""
-        stored = codec_of("head").stored([*head.values()])
-        assignments = ", ".join(f"{name} = ?" for name in (*head, "checksum"))
-        self._db.execute(f"update head set {assignments}", stored)  # noqa: S608
+    def put_head(self, head: Head) -> None:
+        """Changes the only row of the table head."""
+        self.change("head", "rowid", 1, **asdict(head))
 
     def move_heads(self, old: int, new: int) -> None:
         """Makes `new` the head of all entries whose head is `old`; see RowCodec."""
-        self._db.execute(_MOVE_HEADS, [new, new, old])
+        self.execute(_MOVE_HEADS, [new, new, old])
 
     # ------------------------------------------------------------- documents
 
@@ -127,15 +139,16 @@ class TableWriter:
         if (old := self.document(id)) is not None:
             self._count(old, -1)
             self._forget(old)
-            self._db.execute("delete from documents where id = ?", [id])
+            self.execute("delete from documents where id = ?", [id])
 
     def _count(self, row: Values, by: int) -> None:
         if not _is_shown(row):
             return
         kb, type = row["kb"], row["type"]
-        self._counts[kb, type, "documents"] += by
-        self._counts[kb, type, "chunks"] += by * row["chunk_count"]
-        self._counts[kb, type, "bytes"] += by * row["size_bytes"]
+        counts = self._counts.setdefault((kb, type), [0, 0, 0])
+        counts[0] += by
+        counts[1] += by * row["chunk_count"]
+        counts[2] += by * row["size_bytes"]
         for tag in set(row["tags"]):
             self._tag_counts[tag, kb, type] += by
 
@@ -147,33 +160,34 @@ class TableWriter:
                 return
             self._forget(old)
         for table, *columns in derived_rows(new):
-            self._db.execute(_INSERTIONS[table], columns)
+            self._add(_INSERTIONS[table], [columns])
 
     def _forget(self, old: Values) -> None:
         """Removes the tags and the metadata of a document, which its row names."""
         for table, *columns in derived_rows(old):
-            self._db.execute(_DELETIONS[table], columns)
+            self.execute(_DELETIONS[table], columns)
 
     def flush(self) -> None:
-        """Writes the changes of counters."""
-        for kb, type in {(kb, type) for kb, type, _ in self._counts}:
-            changes = [self._counts[kb, type, name] for name in _COUNTED]
+        """Writes new rows and the changes of counters."""
+        self._write_new_rows()
+        for (kb, type), changes in self._counts.items():
             if any(changes):
-                self._db.execute(_COUNT, [kb, type, *changes])
+                self.execute(_COUNT, [kb, type, *changes])
             if changes[0] < 0:
                 sql = "delete from counts where kb = ? and type = ? and documents = 0"
-                self._db.execute(sql, [kb, type])
+                self.execute(sql, [kb, type])
         for key, change in self._tag_counts.items():
             if change:
-                self._db.execute(_COUNT_TAG, [*key, change])
+                self.execute(_COUNT_TAG, [*key, change])
             if change < 0:
                 sql = (
                     "delete from tag_counts where tag = ? and kb = ? and type = ? and documents = 0"
                 )
-                self._db.execute(sql, key)
+                self.execute(sql, key)
         self.drop_changes()
 
     def drop_changes(self) -> None:
-        """Forgets the changes of counters since the last `flush`."""
+        """Forgets what was not written since the last `flush`."""
+        self._new_rows.clear()
         self._counts.clear()
         self._tag_counts.clear()

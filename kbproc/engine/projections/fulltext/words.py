@@ -53,7 +53,9 @@ def words_of(chunk: IndexRow) -> ChunkWords:
 
 def _names_of(path: str | None, url: str | None) -> tuple[str, str]:
     """Returns the name of a document's file without its suffix, and the names of its folders."""
-    place = path.replace("\\", "/") if path else _path_of(url) if url else ""
+    if not path and not url:
+        return "", ""
+    place = path.replace("\\", "/") if path else _path_of(url or "")
     *folders, file = [name for name in place.split("/") if name not in ("", ".")] or [""]
     stem, _, suffix = file.rpartition(".")
     return stem if stem and suffix else file, " ".join(folders[-_FOLDERS:])

@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.paths import suffix_of
+from kbproc.base.patterns import lazy
 from kbproc.engine.sources.parse.blocks import Block, Parsed, clean_text, clean_title, in_bytes
 from kbproc.engine.sources.parse.code import LANGUAGES, NAMES
 from kbproc.engine.sources.parse.kinds import LFS_POINTER, OLDER_OFFICE, ZIP, Kind, kind_of
@@ -107,6 +108,9 @@ FORMATS: dict[str, Format] = {
     "code": Format("kbproc.engine.sources.parse.code", frozenset(LANGUAGES)),
 }
 
+# Pages of a manual, which their headings alone tell from any other text.
+_MANUAL = frozenset(f".{number}" for number in range(1, 10))
+_MANUAL_HEADING = lazy(r"\.\s*+S[HS]")
 # Files whose type is text, code or mail, and which a module of their own reads, by suffix.
 _READERS = {
     **dict.fromkeys((".eml", ".mbox"), "mail"),
@@ -118,7 +122,7 @@ _READERS = {
     ".enex": "evernote",
     **dict.fromkeys((".rst", ".org", ".adoc", ".asciidoc", ".tex", ".bib"), "outline"),
     **dict.fromkeys((".typ", ".wiki", ".mediawiki"), "outline"),
-    **{f".{number}": "outline" for number in range(1, 10)},
+    **dict.fromkeys(_MANUAL, "outline"),
     **dict.fromkeys((".json", ".jsonl", ".ndjson"), "records"),
     **dict.fromkeys((".yaml", ".yml", ".toml", ".xml"), "trees"),
     ".canvas": "canvas",
@@ -256,9 +260,12 @@ def _by_content(kind: Kind | None, head: bytes) -> str | None:
     return "code" if head.lstrip().startswith(b"#!") else "text"
 
 
-def has_reader(name: str) -> bool:
-    """Returns True if a text of this name is read by a module of its own."""
-    return suffix_of(name) in _READERS
+def has_reader(text: str, name: str) -> bool:
+    """Returns True if a module of its own reads a text of this name, and may find more in it."""
+    suffix = suffix_of(name)
+    if suffix in _MANUAL:  # "Release notes 2.1" ends like a page's name
+        return _MANUAL_HEADING.search(clean_text(text)) is not None
+    return suffix in _READERS
 
 
 def parse(
@@ -400,19 +407,20 @@ def cleaned(parsed: Parsed) -> Parsed:
         for name, value in parsed.metadata.items()
         if (key := clean_title(name))
     }
+    blocks: list[Block] = []
     embedded = 0
-
-    def shortened(block: Block) -> Block:
-        nonlocal embedded
+    for block in parsed.blocks:
         text, count = without_data_uris(block.text)
         embedded += count
-        return msgspec.structs.replace(block, text=text) if count else block
-
-    blocks = (_cleaned_block(shortened(block)) for block in parsed.blocks)
-    parsed.blocks = [block for block in blocks if block.text and not block.text.isspace()]
-    unread = {**parsed.unread}
-    unread["embedded_files"] = unread.get("embedded_files", 0) + embedded
-    parsed.unread = counted(unread)
+        shortened = msgspec.structs.replace(block, text=text) if count else block
+        clean_block = _cleaned_block(shortened)
+        if clean_block.text and not clean_block.text.isspace():
+            blocks.append(clean_block)
+    parsed.blocks = blocks
+    if embedded:
+        embedded += parsed.unread.get("embedded_files", 0)
+        parsed.unread = {**parsed.unread, "embedded_files": embedded}
+    parsed.unread = counted(parsed.unread)
     return parsed
 
 

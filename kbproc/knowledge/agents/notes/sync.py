@@ -159,7 +159,8 @@ class Sync:
             else:
                 batch.append(revision)
             self._report(number, len(changes), changes[number - 1].slug)
-            if fills_record(len(item.content.chunks) for item in batch) or number == len(changes):
+            chunks = sum(len(item.content.chunks) for item in batch)
+            if fills_record(len(batch), chunks) or number == len(changes):
                 settled &= self._record(batch)
                 batch = []
                 self._check()
