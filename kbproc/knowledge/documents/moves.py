@@ -19,7 +19,7 @@ from kbproc.engine.sources.blobs import digest
 
 def holders(path: str) -> list[str]:
     """Returns the files that a file within others lies in, outermost first; [] for a plain file."""
-    if paths.WITHIN not in path:  # as in nearly all
+    if paths.WITHIN not in path:  # because compiling the pattern takes longer
         return []
     ends = [match.start() for match in re.finditer(re.escape(paths.WITHIN), path)]
     return [path[:end] for end in ends]
@@ -43,12 +43,12 @@ def vanished(file_paths: Iterable[str]) -> set[str]:
     """
     candidates = [path for path in dict.fromkeys(file_paths) if path.startswith("/")]
     remote = changes.remote_points() if candidates else ()
-    gone = [
+    gone_paths = [
         path
         for path in candidates
         if not any(Path(path).is_relative_to(point) for point in remote) and is_gone(path)
     ]
-    folders = {path: _folders_near(path) for path in gone}
+    folders = {path: _folders_near(path) for path in gone_paths}
     # Hits of one page often lie in few folders.
     standing = {folder for folder in set(chain(*folders.values())) if isdir(folder)}
     return {path for path, near in folders.items() if not standing.isdisjoint(near)}
