@@ -19,7 +19,7 @@ from kbproc.engine.sources.blobs import digest
 
 def holders(path: str) -> list[str]:
     """Returns the files that a file within others lies in, outermost first; [] for a plain file."""
-    if paths.WITHIN not in path:  # because compiling the pattern takes longer
+    if paths.WITHIN not in path:  # because few files lie within others
         return []
     ends = [match.start() for match in re.finditer(re.escape(paths.WITHIN), path)]
     return [path[:end] for end in ends]
