@@ -7,7 +7,9 @@ import logging
 import re
 import sys
 import threading
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -227,15 +229,22 @@ def mount_at(folder: Path) -> str:
     return str(point)
 
 
-def remote_points() -> list[Path]:
-    """Returns the folders where file systems of others are mounted, whose servers may hang."""
-    if sys.platform != "linux":
-        return []
+def remote_points() -> tuple[Path, ...]:
+    """Returns the folders where file systems of others are mounted, whose servers may hang.
+
+    The mounts are read once a second, because every search asks for them.
+    """
+    return _remote_points(int(time.monotonic())) if sys.platform == "linux" else ()
+
+
+@lru_cache(maxsize=1)
+def _remote_points(second: int) -> tuple[Path, ...]:
+    """`second`: the second for which the answer holds."""
     with contextlib.suppress(OSError):
         mounts = [line.partition(" - ") for line in _mounts().splitlines()]
         remote = (before for before, _, facts in mounts if facts.partition(" ")[0] in _REMOTE)
-        return [Path(_unescaped(before.split(" ")[_POINT])) for before in remote]
-    return []
+        return tuple(Path(_unescaped(before.split(" ")[_POINT])) for before in remote)
+    return ()
 
 
 def _mounts() -> str:

@@ -51,8 +51,12 @@ def dated(moment: str, now: str) -> str:
 
     A moment after `now` gets no age, because a clock or a file's time is wrong then.
     """
-    day = moment[:10]
-    days = (date.fromisoformat(now[:10]) - date.fromisoformat(day)).days
+    return _dated(moment[:10], now[:10])
+
+
+@functools.lru_cache(maxsize=1024)
+def _dated(day: str, today: str) -> str:
+    days = (date.fromisoformat(today) - date.fromisoformat(day)).days
     return f"{day}, {_days_ago(days)}" if days >= 0 else day
 
 

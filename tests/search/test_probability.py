@@ -21,6 +21,7 @@ from kbproc.knowledge.search.probability import (
     RELATED,
     Evidence,
     chance,
+    spread_may_decide,
 )
 from tests.kit.talk import REPO, Session
 
@@ -57,6 +58,22 @@ def test_the_features_tell(subtests: pytest.Subtests) -> None:
 
 
 FEATURES = ("words", "together", "matched", "reach", "cosine", "spread")
+
+
+@given(st.lists(shares, min_size=5, max_size=5), st.integers(0, 12), shares)
+def test_a_spread_that_may_not_decide_changes_no_chance(
+    features: list[float], length: int, spread: float
+) -> None:
+    without = Evidence(
+        chance=0, length=length, chunks=500, **dict(zip(FEATURES[:5], features, strict=True))
+    )
+    if not spread_may_decide(without):
+        assert chance(structs.replace(without, spread=spread)) == chance(without)
+
+
+def test_the_spread_decides_on_a_near_text_in_other_words() -> None:
+    assert spread_may_decide(evidence(0.1, 0.0, 0.1, 0.1, 0.6))
+    assert not spread_may_decide(evidence(0.9, 0.9, 0.9, 0.8, 0.6))
 
 
 @given(st.lists(shares, min_size=6, max_size=6), st.integers(0, 5), st.floats(0, 0.5))

@@ -14,7 +14,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.structs import astuple
 
-from kbproc.base.text.analysis import STOP_WORDS, analyse, words
+from kbproc.base.text.analysis import STOP_WORDS, analyse, translated, words
 from kbproc.base.text.names import names, wholes
 from kbproc.base.text.query import parse_query
 from kbproc.base.text.snippet import ELLIPSIS, Centre, Snippet, extract, snippet
@@ -128,6 +128,14 @@ def test_names_are_one_folded_word_and_stand_in_the_text(text: str) -> None:
     for start, end, word in map(astuple, wholes(text)):
         assert word.strip() == word and word and 0 <= start < end <= len(text)
         assert [stem_of(word)] == stems([word])
+
+
+@given(st.text(max_size=80))
+def test_a_text_is_translated_as_by_its_table(text: str) -> None:
+    table = {code: "x" if code >= 128 else chr(code).upper() for code in map(ord, text)}
+    table |= {code: chr(code).upper() for code in range(128)}
+    of_ascii = bytes(ord(table[code]) for code in range(128)) + bytes(range(128, 256))
+    assert translated(text, table, of_ascii) == text.translate(table)
 
 
 @given(st.text())

@@ -169,13 +169,22 @@ def _may_have_identifiers(text: str) -> bool:
 
 def _folded(text: str) -> str:
     """Returns an NFKC text folded, where folding a folded character again changes nothing."""
-    if not text.isascii():
-        others = set(beyond_ascii(text))
-        if len(others) > _MOST_REPLACED:
-            return text.translate(_FOLD)
-        for other in others:
-            text = text.replace(other, _FOLD[ord(other)])
-    return _decoded(_encoded(text).translate(_SMALL))
+    return translated(text, _FOLD, _SMALL)
+
+
+def translated(text: str, table: dict[int, str], of_ascii: bytes) -> str:
+    """Returns `text.translate(table)`; takes a tenth of the time if few characters are not ASCII.
+
+    `of_ascii`: the table for bytes, which leaves those of other characters as they are. The table
+    must map what it maps a character to onto itself.
+    """
+    others = set() if text.isascii() else set(beyond_ascii(text))
+    if len(others) > _MOST_REPLACED:
+        return text.translate(table)
+    text = _decoded(_encoded(text).translate(of_ascii))
+    for other in others:
+        text = text.replace(other, table[ord(other)])
+    return text
 
 
 def is_unspaced(word: str) -> bool:

@@ -21,7 +21,6 @@ _MOST_AROUND = 100  # characters of a sentence before a value, and after it
 _MOST_LABEL = 6  # words before a colon
 _MOST_VALUE = 60  # characters of a text that is a value alone
 _THOUSAND = 3  # digits
-_CACHED_TEXTS = 256  # the hits of the last searches
 _ROUNDED = 0.05  # the share by which a number and a rounding of it may differ
 
 
@@ -156,10 +155,9 @@ _SHORT |= {"percent": "%"}
 # ---------------------------------------------------------------------- statements
 
 
-@lru_cache(maxsize=_CACHED_TEXTS)
-def claims(text: str) -> tuple[Claim, ...]:
+def claims(text: str) -> list[Claim]:
     """Returns the statements of a text, each of which gives one value."""
-    return tuple(_claims(text))
+    return list(_claims(text))
 
 
 def _claims(text: str) -> Iterator[Claim]:

@@ -167,8 +167,8 @@ def _wholes_of_run(run: str) -> _Wholes:
     return (whole, []) if simple[1][-1].isdigit() or simple[2][0].isdigit() else ([], whole)
 
 
-# The letters and digits of ASCII, folded, without all that may part them.
-_LETTERS = {code: chr(code).lower() if chr(code).isalnum() else None for code in range(128)}
+# All of ASCII that may part letters and digits.
+_PARTING = bytes(code for code in range(128) if not chr(code).isalnum())
 # The rest of a word in ASCII, and a sign behind which it may go on.
 _REST = re.compile(r"\w*+([.,'`](?=\w)|-(?=[\w\s]))?")
 
@@ -177,11 +177,11 @@ def _lacks(text: str, letters: Collection[str]) -> bool:
     """Returns whether a text surely writes no word in parts that holds a run of these letters."""
     if not text.isascii():
         return False
-    joined = text.translate(_LETTERS)
+    lower = text.lower()
+    joined = lower.encode().translate(None, _PARTING).decode()
     present = [run for run in letters if run in joined]
     if not present:
         return True
-    lower = text.lower()
     return not any(_is_parted(lower, run, joined.count(run)) for run in present)
 
 

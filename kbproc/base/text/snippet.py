@@ -16,7 +16,8 @@ from typing import Literal
 
 from msgspec import Struct
 
-from kbproc.base.text.analysis import UNSPACED, is_unspaced, words
+from kbproc.base.patterns import lazy
+from kbproc.base.text.analysis import UNSPACED, is_unspaced, translated, words
 from kbproc.base.text.names import wholes
 from kbproc.base.text.stems import plurals, stem_of, stems
 
@@ -66,7 +67,7 @@ def snippet(
     best = _densest(matches, BEST_CHARS)
     start, end = _window(text, matches, chars, centre, best)
     head, tail = ELLIPSIS if start else "", ELLIPSIS if end < len(text) else ""
-    body = text[start:end].translate(_BLANKS)
+    body = _CONTROL.sub(" ", text[start:end])
     highlights = _highlights(matches, start, end, len(head) - start)
     return Snippet(head + body + tail, highlights, _tight(matches, best) if matches else None)
 
@@ -101,8 +102,8 @@ def extract(text: str, best: tuple[int, int] | None, chars: int) -> str:
     return head + text[start:end] + tail
 
 
-# The table holds every ASCII character, because a failed look-up takes ten times as long.
-_BLANKS = {code: chr(code) if 32 <= code < 127 else " " for code in range(128)}
+_CONTROL = lazy(r"[\x00-\x1f\x7f]")
+_SPACE = lazy(r"\s")
 
 
 class _SnippetShape(dict[int, str]):
@@ -122,6 +123,9 @@ class _SnippetShape(dict[int, str]):
 
 
 _SHAPE = _SnippetShape()
+_SHAPE_OF_ASCII = bytes(
+    ord(char.lower() if char.isalnum() or char == "_" else " ") for char in map(chr, range(128))
+) + bytes(range(128, 256))
 
 
 class _Sought(Struct, frozen=True):
@@ -168,7 +172,7 @@ def _matches(text: str, terms: tuple[str, ...]) -> Sequence[_WordMatch]:
     sought = _sought(terms)
     if "+" in text:
         text = text.replace("++", "pp")
-    flat = text.translate(_SHAPE)
+    flat = translated(text, _SHAPE, _SHAPE_OF_ASCII)
     matches = [
         (match.start(), match.end(), term)
         for term in sought.unspaced
@@ -185,11 +189,11 @@ def _in_words(text: str, flat: str, sought: _Sought) -> list[_WordMatch]:
     A run of small letters is one word, so that none begins within it. In other runs a word may
     begin anywhere, and one with an odd character with any letter.
     """
-    beginnings, all_plain = sought.beginnings, text.isascii()
-    if not (all_plain or flat.isascii()):
+    beginnings, all_plain = sought.beginnings, flat.isascii()
+    if not all_plain:
         flat = UNSPACED.sub(lambda run: " " * len(run[0]), flat)
-    if not all_plain and _ODD in flat:
-        beginnings = (_ODD, *beginnings)
+    if _ODD in flat:
+        beginnings, all_plain = (_ODD, *beginnings), False
     matches: list[_WordMatch] = []
     find, stems_sought = flat.find, sought.stems
     for beginning in beginnings:
@@ -291,9 +295,8 @@ def _start(text: str, at: int, limit: int) -> int:
     """Returns the first word border from `at` on, near and not after `limit`."""
     if at == 0:
         return 0
-    for border in range(at, min(limit, at + _REACH) + 1):
-        if text[border - 1].isspace():
-            return border
+    if space := _SPACE.search(text, at - 1, min(limit, at + _REACH)):
+        return space.end()
     while at < limit and _joined(text, at):
         at += 1
     return at
@@ -333,11 +336,16 @@ def _highlights(
     spans: list[tuple[int, int]] = []
     last = -1
     for match_start, match_end, _ in matches:
-        if match_start < end and match_end > start:
-            first, past = max(match_start, start) + shift, min(match_end, end) + shift
-            if first > last:
-                spans.append((first, past))
-            elif past > last:
-                spans[-1] = (spans[-1][0], past)
-            last = max(last, past)
+        if match_end <= start:
+            continue
+        if match_start >= end:
+            break
+        first = (match_start if match_start > start else start) + shift
+        past = (match_end if match_end < end else end) + shift
+        if first > last:
+            spans.append((first, past))
+            last = past
+        elif past > last:
+            spans[-1] = (spans[-1][0], past)
+            last = past
     return spans

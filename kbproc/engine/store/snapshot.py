@@ -208,6 +208,7 @@ class PublishedStore:
         self._is_indexing = False
         self._waiters: list[_Waiter] = []
         self.is_searched = False  # since the index was committed beside writes
+        self._counted = (-1, 0)  # a position, and the number of chunks at it
         self.broken: KbprocError | None = None
         self._changed = threading.Condition()
         self._publishing = threading.RLock()
@@ -350,8 +351,12 @@ class PublishedStore:
     @property
     def chunks(self) -> int:
         """The number of chunks that readers see."""
-        with self.reading() as snapshot:
-            return snapshot.queries.chunk_total()
+        seq, count = self._counted
+        if seq != self.seq:
+            with self.reading() as snapshot:
+                count = snapshot.queries.chunk_total()
+                self._counted = snapshot.seq, count
+        return count
 
     def show(self, published: Published) -> None:
         with self._changed:

@@ -109,7 +109,7 @@ class Sources:
         self._queries = queries
         self._source_of = source_of
         self._now_ms = now_ms
-        self._remote: list[Path] | None = None
+        self._remote: tuple[Path, ...] | None = None
 
     def changes(self, rows: Mapping[int, Anchored]) -> dict[int, list[SourceChange]]:
         """Returns the changed sources of each row that has any."""

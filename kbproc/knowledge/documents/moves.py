@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable
-from itertools import takewhile
+from itertools import chain, takewhile
 from pathlib import Path, PurePath
+from posixpath import dirname, isdir
 
 from kbproc.base import changes, paths
 from kbproc.base.errors import KbprocError
@@ -18,6 +19,8 @@ from kbproc.engine.sources.blobs import digest
 
 def holders(path: str) -> list[str]:
     """Returns the files that a file within others lies in, outermost first; [] for a plain file."""
+    if paths.WITHIN not in path:  # because few files lie within others
+        return []
     ends = [match.start() for match in re.finditer(re.escape(paths.WITHIN), path)]
     return [path[:end] for end in ends]
 
@@ -29,7 +32,7 @@ def is_held(path: str) -> bool:
 
 def is_gone(path: str) -> bool:
     """Returns True only if certainly neither the file nor a file that holds it exists."""
-    return paths.is_gone(Path(path)) and not any(Path(holder).is_file() for holder in holders(path))
+    return paths.is_gone(path) and not any(Path(holder).is_file() for holder in holders(path))
 
 
 def vanished(file_paths: Iterable[str]) -> set[str]:
@@ -38,21 +41,23 @@ def vanished(file_paths: Iterable[str]) -> set[str]:
     The store may come from another machine, so a missing folder says nothing. Files on a network
     are left out, because looking at them may take for ever.
     """
-    candidates = [path for path in file_paths if path.startswith("/")]
-    remote = changes.remote_points() if candidates else []
-    return {
+    candidates = [path for path in dict.fromkeys(file_paths) if path.startswith("/")]
+    remote = changes.remote_points() if candidates else ()
+    gone_paths = [
         path
-        for path in dict.fromkeys(candidates)
-        if not any(Path(path).is_relative_to(point) for point in remote)
-        and is_gone(path)
-        and any(folder.is_dir() for folder in _folders_near(path))
-    }
+        for path in candidates
+        if not any(Path(path).is_relative_to(point) for point in remote) and is_gone(path)
+    ]
+    folders = {path: _folders_near(path) for path in gone_paths}
+    # Hits of one page often lie in few folders.
+    standing = {folder for folder in set(chain(*folders.values())) if isdir(folder)}
+    return {path for path, near in folders.items() if not standing.isdisjoint(near)}
 
 
-def _folders_near(path: str) -> list[Path]:
+def _folders_near(path: str) -> list[str]:
     """Returns the folder of the file, and the one above it, because folders are renamed, too."""
-    file = Path(next(iter(holders(path)), path))
-    return [folder for folder in list(file.parents)[:2] if folder != Path(file.anchor)]
+    folder = dirname(next(iter(holders(path)), path))
+    return [near for near in (folder, dirname(folder)) if near != "/"]
 
 
 def state_of_file(row: DocumentRow, stamps: Collection[str]) -> str | None:

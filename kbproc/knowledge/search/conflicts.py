@@ -126,7 +126,7 @@ def _claims_of(hit: DatedHit) -> Iterator[Claim]:
         return
     own = claims(hit.text)
     if row.type == CONVERSATION:
-        own = tuple(claim for claim in own if _OF_SPEAKERS.isdisjoint(claim.subject))
+        own = [claim for claim in own if _OF_SPEAKERS.isdisjoint(claim.subject)]
     yield from own
     if row.type == ENTRY:
         yield from _claims_of_entry(row, [*own, *claims(row.title)])

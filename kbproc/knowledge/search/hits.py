@@ -12,7 +12,7 @@ from msgspec.structs import asdict
 from kbproc.base.host import Host
 from kbproc.base.layout import HitLayout, Hits
 from kbproc.base.structs import common_members
-from kbproc.base.text.passage import Mark, Passage, passage
+from kbproc.base.text.passage import Passage, passage
 from kbproc.base.text.snippet import Snippet
 from kbproc.base.times import dated
 from kbproc.base.values import Percent, Share
@@ -218,8 +218,7 @@ _source_of_row = common_members(HitSource, HitRow, but=("path", "page", "section
 
 
 def _source_of(row: HitRow, excerpt: Snippet, now: str, kb_description: str | None) -> HitSource:
-    marks = marks_of(row.marks) or [Mark(0, row.page, row.section)]
-    place = passage(marks, row.text, *(excerpt.best or (0, len(row.text))))
+    place = _place_of(row, *(excerpt.best or (0, len(row.text))))
     section = place.section if excerpt.best else row.section
     said_at = said_in(section) if row.type == CONVERSATION else None
     stored_at = row.created_at if row.type == "knowledge" else row.updated_at
@@ -244,9 +243,15 @@ def _source_of(row: HitRow, excerpt: Snippet, now: str, kb_description: str | No
 
 def cite_at(row: HitRow, start: int, end: int) -> str:
     """Returns a citation of the characters from `start` to before `end`."""
-    marks = marks_of(row.marks) or [Mark(0, row.page, row.section)]
-    place = passage(marks, row.text, start, end)
+    place = _place_of(row, start, end)
     return _cite(row, place, place.section)
+
+
+def _place_of(row: HitRow, start: int, end: int) -> Passage:
+    """Returns the place in the source of the characters from `start` to before `end`."""
+    if row.marks is None:
+        return Passage(page=row.page, page_end=row.page, section=row.section)
+    return passage(marks_of(row.marks), row.text, start, end)
 
 
 def _cite(row: HitRow, place: Passage, section: str | None) -> str:

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
@@ -147,7 +148,6 @@ class QueryWords:
         self._has_heads = any(word.field == "head" for word in self._words)
         self._in_parts = query.in_parts
         self._marked = self._marked_in(query)
-        self._beginnings = _beginnings([word.form for word in self._words])
         self._total = sum(word.weight * word.rarity for word in self._words)
 
     def _marked_in(self, query: Query) -> tuple[str, ...]:
@@ -167,12 +167,13 @@ class QueryWords:
         *,
         reach: float | None = None,
         cosine: float | None = None,
-        spread: float | None = None,
+        spread: Callable[[], float | None] = lambda: None,
+        is_whole: bool = False,
     ) -> Evidence:
         """Returns the evidence for a hit.
 
         `context`: its title and section. `passage`: the part of `text` that holds most of the
-        query's words, or "".
+        query's words, or "". `spread`: called where it may decide, with `is_whole` always.
         """
         context_forms = self._forms(context)
         matches = self._matches(context_forms | self._forms(text))
@@ -185,10 +186,12 @@ class QueryWords:
             matched=_rounded(sum(word.rarity**2 for word in matches) / enough),
             reach=None if reach is None else _rounded(reach),
             cosine=None if cosine is None else _rounded(cosine),
-            spread=None if cosine is None or spread is None else _rounded(spread),
             length=len(self._words),
             chunks=self._chunks,
         )
+        if cosine is not None and (is_whole or spread_may_decide(evidence)):
+            number = spread()
+            evidence = replace(evidence, spread=None if number is None else _rounded(number))
         evidence = replace(evidence, chance=chance(evidence, has_pairs=self._has_pairs))
         return evidence.at_least_related() if together >= _WHOLE else evidence
 
@@ -204,6 +207,10 @@ class QueryWords:
         if self._has_heads:
             forms |= {("head", head(token)) for token in tokens}
         return frozenset(forms)
+
+    @cached_property
+    def _beginnings(self) -> frozenset[str] | None:
+        return _beginnings([word.form for word in self._words])
 
     def _matches(self, forms: frozenset[tuple[str, str]]) -> list[_Word]:
         return [word for word in self._words if (word.field, word.form) in forms]
@@ -245,8 +252,21 @@ def chance(evidence: Evidence, *, has_pairs: bool = False) -> float:
 
     `has_pairs`: words are pairs of characters.
     """
+    features = _features(evidence)
+    if evidence.cosine is None:
+        return round(_logistic(_BY_PAIRS if has_pairs else _BY_WORDS, features), 3)
+    return round(max(_by_meaning(features), _logistic(_WITH_COSINE, features)), 3)
+
+
+def spread_may_decide(evidence: Evidence) -> bool:
+    """Returns whether the meaning says more than the words where the spread is the greatest."""
+    features = _features(replace(evidence, spread=_MOST_SPREAD))
+    return _by_meaning(features) > _logistic(_WITH_COSINE, features)
+
+
+def _features(evidence: Evidence) -> _Weights:
     reach = evidence.words if evidence.reach is None else evidence.reach
-    features = _Weights(
+    return _Weights(
         words=evidence.words,
         together=evidence.together,
         matched=evidence.matched,
@@ -257,10 +277,10 @@ def chance(evidence: Evidence, *, has_pairs: bool = False) -> float:
         size=math.log10(min(_MOST_CHUNKS, max(_FEWEST_CHUNKS, evidence.chunks or 0))),
         constant=1.0,
     )
-    if evidence.cosine is None:
-        return round(_logistic(_BY_PAIRS if has_pairs else _BY_WORDS, features), 3)
-    by_meaning = (1 - evidence.words) ** 2 * _logistic(_BY_MEANING, features)
-    return round(max(by_meaning, _logistic(_WITH_COSINE, features)), 3)
+
+
+def _by_meaning(features: _Weights) -> float:
+    return (1 - features.words) ** 2 * _logistic(_BY_MEANING, features)
 
 
 def _logistic(weights: _Weights, features: _Weights) -> float:

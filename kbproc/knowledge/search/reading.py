@@ -179,10 +179,14 @@ class Vocabulary:
 
     def nearest(self, word: str) -> str | None:
         """Returns the most frequent word that differs from `word` by one typing error."""
-        frequency = self._fulltext.clauses.frequency
-        spellings = (spelling for spelling in one_slip_away(word) if spelling not in STOP_WORDS)
-        counts = {spelling: frequency("word", spelling) for spelling in spellings}
-        ordered = sorted((-count, spelling) for spelling, count in counts.items() if count)
+        # Not by the cache, from which hundreds of spellings would drive the words of queries.
+        frequency = self._fulltext.searcher.doc_freq
+        counts = {spelling: frequency("word", spelling) for spelling in one_slip_away(word)}
+        ordered = sorted(
+            (-count, spelling)
+            for spelling, count in counts.items()
+            if count and spelling not in STOP_WORDS
+        )
         return next((spelling for _, spelling in ordered if self.knows(spelling)), None)
 
     @cached_property

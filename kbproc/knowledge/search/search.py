@@ -486,7 +486,8 @@ class Judge:
             self._passages.passage(row.text),
             reach=candidate.bm25 / bound if candidate.bm25 is not None and bound else None,
             cosine=candidate.cosine if tells else None,
-            spread=self._spread if tells else None,
+            spread=lambda: self._spread,
+            is_whole=self._request.params.explain,
         )
         if question.query.phrases:  # the hit holds every one
             result = result.at_least_related()

@@ -10,9 +10,10 @@ reading the log.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from itertools import islice
+from operator import itemgetter
 from typing import Any
 
 import msgspec
@@ -893,24 +894,26 @@ def _visible_piece(piece: PieceRow, referred: set[int], visible: set[int]) -> Pi
     return PieceRow(piece.seq, piece.idx, "replaced", "answer.said")
 
 
-def _columns_of(kind: type[msgspec.Struct], first: int) -> list[tuple[bool, int]]:
-    """Returns where the members from the place `first` on are: in the chunk? at which place?"""
-    chunks, documents = codec_of("chunks").places, codec_of("documents").places
-    names = kind.__struct_fields__[first:]
-    return [(name in chunks, chunks[name] if name in chunks else documents[name]) for name in names]
+def _columns_of(kind: type[msgspec.Struct], first: int) -> Callable[[list[Any]], tuple[Any, ...]]:
+    """Returns a function that takes the columns of a chunk, followed by those of its document, and
+    returns the members from the place `first` on.
+    """
+    chunks, documents = codec_of("chunks"), codec_of("documents")
+    places = {name: len(chunks.columns) + place for name, place in documents.places.items()}
+    places |= chunks.places
+    return itemgetter(*[places[name] for name in kind.__struct_fields__[first:]])
 
 
-_OF_HIT = _columns_of(HitRow, 1)
-_OF_INDEX = _columns_of(IndexRow, 3)
-_LABELLED = [codec_of("documents").places[name] for name in ("kb", "type", "superseded_by")]
+_of_hit = _columns_of(HitRow, 1)
+_of_index = _columns_of(IndexRow, 3)
+_label_of = itemgetter(*[codec_of("documents").places[n] for n in ("kb", "type", "superseded_by")])
 
 
 def _hit_row(chunk: list[Any], document: list[Any]) -> HitRow:
-    return HitRow(chunk[0], *[(chunk if own else document)[at] for own, at in _OF_HIT])
+    return HitRow(chunk[0], *_of_hit(chunk + document))
 
 
 def _index_row(chunk: list[Any], document: list[Any]) -> IndexRow:
     """Returns a chunk for the indexes."""
-    label = label_of(*[document[at] for at in _LABELLED])
-    columns = [(chunk if own else document)[at] for own, at in _OF_INDEX]
-    return IndexRow(chunk[0], document[0], label, *columns)
+    label = label_of(*_label_of(document))
+    return IndexRow(chunk[0], document[0], label, *_of_index(chunk + document))
