@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from kbproc.base import failpoints
 from kbproc.engine.projections.catalog.catalog import Catalog
@@ -48,8 +49,17 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
+    _use_hypothesis()
     gc.freeze()
     gc.enable()
+
+
+@settings(max_examples=1, database=None)
+@given(st.none())
+def _use_hypothesis(_: None) -> None:
+    """Makes hypothesis' random generator. From Python 3.13 on hypothesis warns that nothing refers
+    to it where its owner is frozen by then.
+    """
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:

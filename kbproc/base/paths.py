@@ -20,6 +20,8 @@ from kbproc.base.wording import plural
 NOWHERE = Path("/dev/null")
 WITHIN = "!/"  # between the path of a source and that of a file within it
 _FILE_URI = "file://"
+_MOST_SHOWN = 200
+_ABSENT = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP}  # nothing is there, or can be
 _IN_URI = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-~/")
 _REMOVED = "the working folder, where it starts, has been removed."
 _GO_ELSEWHERE = "Name an absolute path, or change to a folder that exists."
@@ -71,10 +73,40 @@ def from_uri(path: str) -> str:
         return path
     from urllib.parse import unquote, urlsplit  # imported here, because few paths are URIs
 
-    parts = urlsplit(path)
+    try:
+        parts = urlsplit(path)
+    except ValueError:
+        raise ValueError("that is no URI of a file") from None
     if parts.netloc not in {"", "localhost"} or not parts.path:
-        raise ValueError(f"{path!r} is a file of another machine")
+        raise ValueError("that is a file of another machine")
     return unquote(parts.path, errors="surrogateescape")
+
+
+def _named(text: str, *, field: str) -> Path:
+    """Returns the path that a text names, with `~` as a home. Raises input.invalid_params.
+
+    The reasons are kbproc's own, because those of Python differ from version to version.
+    """
+    hint = "Name another path."
+    try:
+        path = from_uri(text)
+        if "\0" in path:
+            raise ValueError("it holds a NUL")
+        os.fsencode(path)
+        return Path(path).expanduser()
+    except UnicodeEncodeError:
+        why = "it holds half a character"
+    except ValueError as error:
+        why = str(error)
+    except RuntimeError:
+        why = f"{text.partition('/')[0]} is no user's home"
+        hint = f"For a folder of that name, write ./{text}."
+    raise _refused(text, f"{why}.", hint, field=field)
+
+
+def _refused(text: str, why: str, hint: str, *, field: str) -> KbprocError:
+    message = f"{field} is {text[:_MOST_SHOWN]!r}: {why}"
+    return KbprocError("input.invalid_params", message, field=field, hint=hint)
 
 
 def absolute(text: str, *, field: str) -> Path:
@@ -84,22 +116,15 @@ def absolute(text: str, *, field: str) -> Path:
     Symbolic links keep their names, except those before a `..`: libraries that shorten such a path
     by its text alone would open another file. Raises input.invalid_params.
     """
+    named = _named(text, field=field)
     try:
-        if "\0" in text:
-            raise ValueError("it holds a NUL")
-        full = Path(from_uri(text)).expanduser().absolute()
+        full = named.absolute()
         if ".." not in full.parts:
             return full
         plain, real = os.path.normpath(full), os.path.realpath(full)
         return Path(plain if os.path.realpath(plain) == real else real)
-    except RuntimeError:
-        why = f"{text.partition('/')[0]} is no user's home."
-        hint = f"For a folder of that name, write ./{text}."
     except FileNotFoundError:
-        why, hint = _REMOVED, _GO_ELSEWHERE
-    except ValueError as error:
-        why, hint = f"that is no usable path ({error}).", "Name another path."
-    raise KbprocError("input.invalid_params", f"{field} is {text!r}: {why}", field=field, hint=hint)
+        raise _refused(text, _REMOVED, _GO_ELSEWHERE, field=field) from None
 
 
 def existing_folder(text: str, *, field: str) -> Path:
@@ -136,21 +161,16 @@ def locate(path: str, *, cwd: Path, root: Path | None, field: str) -> Path:
 
     Raises path.outside_root, input.invalid_params.
     """
+    named = _named(path, field=field)
+    full = Path(os.path.realpath(cwd / named))
     try:
-        named = Path(from_uri(path)).expanduser()
-        full = Path(os.path.realpath(cwd / named))
-        full.exists()
-    except (ValueError, OSError, RuntimeError) as error:
-        raise KbprocError(
-            "input.invalid_params", f"{field} is no usable path: {error}.", field=field
-        ) from None
+        full.lstat()
+    except OSError as error:
+        if error.errno not in _ABSENT:
+            why = f"{reason_of(error)}."
+            raise _refused(path, why, "Name another path.", field=field) from None
     if cwd == NOWHERE and not named.is_absolute():
-        raise KbprocError(
-            "input.invalid_params",
-            f"{field} is {path!r}: {_REMOVED}",
-            field=field,
-            hint=_GO_ELSEWHERE,
-        )
+        raise _refused(path, _REMOVED, _GO_ELSEWHERE, field=field)
     if root == NOWHERE:
         raise KbprocError(
             "path.outside_root",

@@ -8,28 +8,33 @@ from datetime import UTC, date, datetime
 from kbproc.base.errors import KbprocError
 
 INSTANT_HINT = "Write it like 2026-01-31T12:00:00Z or 2026-01-31."
+_MOST_SHOWN = 40
 
 
 def instant(value: str, *, field: str) -> str:
     """Returns an RFC 3339 time or date as UTC text of the store's fixed width."""
     try:
-        moment = datetime.fromisoformat(value)
+        moment = parsed(value)
         if moment.tzinfo is None:
             moment = moment.replace(tzinfo=UTC)
         return rfc3339(round(moment.timestamp() * 1000))
-    except (ValueError, OverflowError) as error:
+    except (ValueError, OverflowError):
         raise KbprocError(
             "input.invalid_params",
-            f"{field} is no time: {why_no_time(error)}.",
+            f"{field} is {value[:_MOST_SHOWN]!r}: there is no such moment.",
             field=field,
             hint=INSTANT_HINT,
         ) from None
 
 
-def why_no_time(error: Exception) -> str:
-    """Returns the reason in the words of Python up to 3.13, so that answers are the same by all."""
-    reason = str(error).partition(", not ")[0]
-    return "day is out of range for month" if reason.startswith("day ") else reason
+def parsed(value: str) -> datetime:
+    """Returns the moment in ISO 8601. Raises ValueError.
+
+    It refuses the hour 24, which RFC 3339 has not and Python reads from 3.14 on.
+    """
+    if value[11:13] == "24":
+        raise ValueError(value)
+    return datetime.fromisoformat(value)
 
 
 def rfc3339(epoch_ms: int) -> str:

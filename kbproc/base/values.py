@@ -10,6 +10,7 @@ import re
 import threading
 import unicodedata
 from collections.abc import Callable, Iterable
+from itertools import accumulate
 from typing import Annotated, Any, Generic, TypeVar
 
 import msgspec
@@ -172,6 +173,37 @@ def decoder(kind: type[_Value]) -> Decoder[_Value]:
 
 # The errors of decoding bytes of unknown origin.
 NOT_READABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
+# Levels of lists and objects in JSON from outside. Python's own limit differs: up to 3.11 some
+# hundred levels less the callers', later thousands, and from 3.14 on what the stack has room for.
+MOST_LEVELS = 512
+_STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?'
+_LIKE_LISTS = bytes.maketrans(b"{}", b"[]")
+_OPENING = ord("[")
+_NO_BRACKETS = bytes({*range(256)} - {*b"[]{}"})
+
+
+def check_depth(data: bytes | str) -> None:
+    """Raises RecursionError for JSON of more than MOST_LEVELS."""
+    if isinstance(data, str):
+        if data.count("[") + data.count("{") <= MOST_LEVELS:
+            return
+        data = data.encode("utf-8", "surrogatepass")
+    if data.count(b"[") + data.count(b"{") <= MOST_LEVELS:
+        return
+    brackets = re.sub(_STRING, b"", data, flags=re.DOTALL).translate(_LIKE_LISTS, _NO_BRACKETS)
+    level, step = 0, 64
+    for at in range(0, len(brackets), step):  # a line may have millions of brackets
+        part = brackets[at : at + step]
+        opening = part.count(b"[")
+        if level + opening > MOST_LEVELS:
+            levels = accumulate(
+                (1 if bracket == _OPENING else -1 for bracket in part), initial=level
+            )
+            if max(levels) > MOST_LEVELS:
+                raise RecursionError
+        level += 2 * opening - len(part)
 
 
 # The whole characters before an escape of half a character, and that escape. The pattern matches

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import os
 import sys
 from collections.abc import Iterable, Iterator
@@ -18,6 +19,7 @@ from kbproc.base.paths import (
     PathReading,
     absolute,
     from_here,
+    locate,
     read_file,
     reason_of,
     suffix_of,
@@ -113,6 +115,32 @@ def test_a_home_of_nobody_is_refused(text: str) -> None:
     with pytest.raises(KbprocError) as caught:
         absolute(text, field="--store")
     assert (caught.value.field, caught.value.type) == ("--store", "input.invalid_params")
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("a\0b", "it holds a NUL"),
+        ("file:///a%00b", "it holds a NUL"),
+        ("\ud83d.md", "it holds half a character"),
+        ("file://[x/y", "that is no URI of a file"),
+        ("file://other/x", "that is a file of another machine"),
+        ("~nobody-of-that-name/a", "~nobody-of-that-name is no user's home"),
+    ],
+)
+def test_what_is_no_path_is_refused_in_words_that_no_python_changes(
+    tmp_path: Path, text: str, why: str
+) -> None:
+    for read in (absolute, functools.partial(locate, cwd=tmp_path, root=None)):
+        with pytest.raises(KbprocError) as caught:
+            read(text, field="$.params.path")
+        assert caught.value.message == f"$.params.path is {text!r}: {why}."
+
+
+def test_a_name_that_is_too_long_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(KbprocError) as caught:
+        locate("x" * 300, cwd=tmp_path, root=None, field="$.params.path")
+    assert caught.value.message == f"$.params.path is {'x' * 200!r}: File name too long."
 
 
 @given(st.text(alphabet="aB.·/ \\~", max_size=8))

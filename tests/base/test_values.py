@@ -7,8 +7,8 @@ import unicodedata
 import pytest
 
 from kbproc.base.errors import KbprocError
-from kbproc.base.times import why_no_time
-from kbproc.base.values import clean_tags
+from kbproc.base.times import instant
+from kbproc.base.values import MOST_LEVELS, check_depth, clean_tags
 
 
 @pytest.mark.parametrize(
@@ -52,13 +52,27 @@ def test_hidden_characters_are_refused(tag: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("reason", "same"),
-    [
-        ("day 31 must be in range 1..28 for month 2 in year 2026", "day is out of range for month"),
-        ("day is out of range for month", "day is out of range for month"),
-        ("month must be in 1..12, not 13", "month must be in 1..12"),
-        ("Invalid isoformat string: 'x'", "Invalid isoformat string: 'x'"),
-    ],
+    "text", ["2026-02-30", "2026-13-01", "2026-01-01T24:00:00Z", "2026-01-01T12:60Z", "0000-01-01"]
 )
-def test_a_moment_is_refused_in_the_same_words_by_every_python(reason: str, same: str) -> None:
-    assert why_no_time(ValueError(reason)) == same
+def test_a_moment_that_does_not_exist_is_refused_in_the_same_words_by_every_python(
+    text: str,
+) -> None:
+    with pytest.raises(KbprocError) as caught:
+        instant(text, field="$.params.before")
+    assert caught.value.message == f"$.params.before is {text!r}: there is no such moment."
+
+
+@pytest.mark.parametrize("pair", ["[]", "{}"])
+def test_json_has_a_limit_of_levels_whatever_the_stack_has_room_for(pair: str) -> None:
+    """Brackets count where they nest: not side by side, not within strings."""
+    opening, closing = pair
+    for levels in (1, 63, 64, 65, MOST_LEVELS):
+        check_depth(opening * levels + closing * levels)
+        check_depth((opening * (levels - 1) + pair * 1000 + closing * (levels - 1)).encode())
+        check_depth((opening * levels + f'"\\"{opening * 600}"' + closing * levels).encode())
+        check_depth(f"[{(opening * 500 + closing * 500) * 9}]")
+    for deep in (opening * (MOST_LEVELS + 1), "[" * 512 + '["\\\\"]', pair * 700 + "[{" * 257):
+        with pytest.raises(RecursionError):
+            check_depth(deep)
+        with pytest.raises(RecursionError):
+            check_depth(deep.encode())

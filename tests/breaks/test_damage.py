@@ -28,6 +28,7 @@ from kbproc.knowledge.app.health import salvage
 from kbproc.knowledge.app.library import Library
 from kbproc.knowledge.app.upkeep import damaged_views
 from tests.conftest import OpenSession
+from tests.kit.catalogs import alter
 from tests.kit.courses import Client
 from tests.kit.faults import as_killed, cut, faults_of, flip, lines_of, note, zero
 from tests.kit.fixed import FixedHost
@@ -531,7 +532,7 @@ def test_a_row_that_rots_in_use_is_refused_and_the_catalog_made_afresh(
     session: Session,
 ) -> None:
     fill(session)
-    session.store.catalog.cursor().execute("update documents set title = 'Rotten' where id = 3")
+    alter(session.store.catalog, "update documents set title = 'Rotten' where id = 3")
     error = session.error("doc.list")
     assert (error["type"], "damaged" in error["message"]) == ("store.corrupt", True)
     assert session.data("doc.get", id=1)["title"] == "Title 0", "a sound row is served"
@@ -554,7 +555,7 @@ def test_what_no_read_verifies_is_found_in_a_quiet_moment(
         "update metadata set value = '4'",
         "drop index documents_kb",
     ):
-        session.store.catalog.cursor().execute(statement)
+        alter(session.store.catalog, statement)
         findings = {f["name"]: f["status"] for f in session.data("doctor")["findings"]}
         assert findings["catalog"] == "fail", statement
         session.library.tidy()
@@ -591,7 +592,7 @@ def test_a_store_opens_whose_catalog_proves_to_be_damaged(tmp_path: Path, statem
         log = client.folder / "store" / "log"
         shutil.copytree(log, killed / "store" / "log", dirs_exist_ok=True)
     with contextlib.closing(Catalog(catalog_of(killed / "store"))) as catalog:
-        catalog.cursor().execute(statement)
+        alter(catalog, statement)
         as_killed(killed / "store", tmp_path / "three" / "store")
     client.close()
     if is_late:

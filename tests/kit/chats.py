@@ -7,6 +7,9 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from kbproc.engine.sources.parse.chats import opencode
 from tests.kit.talk import Session
 from tests.kit.zips import zipped
 
@@ -185,6 +188,12 @@ def _opencode() -> tuple[dict[str, Any], list[dict[str, Any]]]:
 def opencode_export() -> bytes:
     info, messages = _opencode()
     return json.dumps({"info": info, "messages": messages}, indent=2).encode()
+
+
+# An SQLite that opens no bytes as a database reads none of opencode's, which a test of it shows.
+with_databases = pytest.mark.skipif(
+    not opencode.reads_databases(), reason="Python's SQLite opens no database in memory"
+)
 
 
 def opencode_database(path: Path) -> bytes:

@@ -22,6 +22,7 @@ from kbproc.engine.projections.catalog.lists import DocumentLists
 from kbproc.engine.projections.catalog.queries import NO_WRITE, TOUCHED, Queries
 from kbproc.engine.projections.catalog.reader import Sight
 from kbproc.knowledge.app.library import Library
+from tests.kit.catalogs import alter, reading
 from tests.kit.fixed import FixedHost
 from tests.kit.records import draft_of, written
 
@@ -57,7 +58,7 @@ def test_its_files_are_private_and_no_link_is_followed(tmp_path: Path) -> None:
 def test_a_row_that_somebody_changed_is_damaged(tmp_path: Path) -> None:
     path = tmp_path / "one.sqlite"
     with contextlib.closing(filled(path, written(1), written(2))) as catalog:
-        catalog.cursor().execute("update documents set title = 'Other' where id = 2")
+        alter(catalog, "update documents set title = 'Other' where id = 2")
         assert catalog.queries.document(1)
         with pytest.raises(DatabaseError) as caught:
             catalog.queries.document(2)
@@ -84,14 +85,14 @@ def test_a_standing_instruction_that_no_conversation_says_is_damage(tmp_path: Pa
         catalog = filled(tmp_path / f"{number}.sqlite", *talks, *changes)
         with contextlib.closing(catalog):
             assert catalog.damaged() == []
-            catalog.cursor().execute(change)
+            alter(catalog, change)
             assert catalog.damaged() == ["standing"]
 
 
 def test_a_file_with_other_columns_is_damaged(tmp_path: Path) -> None:
     path = tmp_path / "one.sqlite"
     with contextlib.closing(filled(path, written(1))) as catalog:
-        catalog.cursor().execute("alter table documents add column more")
+        alter(catalog, "alter table documents add column more")
         assert catalog.damaged() == ["schema"]
     assert not is_sound(path)
 
@@ -337,10 +338,12 @@ def test_a_moved_catalog_leaves_the_files_of_its_successor_alone(tmp_path: Path)
     moved = filled(path, written(1))
     views.rename(tmp_path / "moved")
     with contextlib.closing(filled(path, written(1), written(2))) as other:
-        assert len(Queries(moved.cursor()).documents(DocumentFilter())) == 1
+        with reading(moved) as queries:
+            assert len(queries.documents(DocumentFilter())) == 1
         moved.close()
         assert beside(path, WAL).exists()
-        assert len(Queries(other.cursor()).documents(DocumentFilter())) == 2
+        with reading(other) as queries:
+            assert len(queries.documents(DocumentFilter())) == 2
 
 
 @pytest.mark.parametrize(

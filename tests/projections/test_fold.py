@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kbproc.engine.log.record import Record
 from kbproc.engine.projections.catalog.catalog import Catalog
-from kbproc.engine.projections.catalog.queries import Queries
+from tests.kit.catalogs import reading
 from tests.kit.steps import conversations, records, steps, talks
 
 
@@ -21,7 +21,8 @@ def digest(folder: Path, name: str, batches: Sequence[Sequence[Record]]) -> str:
         for batch in batches:
             catalog.apply(batch)
         catalog.commit()
-        return Queries(catalog.cursor()).digest()
+        with reading(catalog) as queries:
+            return queries.digest()
     finally:
         catalog.close()
         (folder / name).unlink()

@@ -84,12 +84,13 @@ def test_a_reader_keeps_the_views_it_began_with(session: Session) -> None:
     assert len(session.data("doc.list")) == 4
 
 
-def test_a_full_disk_leaves_the_old_views(session: Session) -> None:
+@pytest.mark.parametrize("point", ["catalog.built", "fulltext.built"])
+def test_a_full_disk_leaves_the_old_views(session: Session, point: str) -> None:
     fill(session, 3)
-    before = answers(session)
+    before, views = answers(session), {*(session.store.folder / "views").glob("catalog*")}
 
     def refuse(name: str) -> None:
-        if name in {"catalog.built", "fulltext.built"}:
+        if name == point:
             raise OSError(28, "No space left on device")
 
     failpoints.arm(refuse)
@@ -97,6 +98,7 @@ def test_a_full_disk_leaves_the_old_views(session: Session) -> None:
         assert session.error("index.rebuild")["type"] == "store.io"
     finally:
         failpoints.arm(None)
+    assert {*(session.store.folder / "views").glob("catalog*")} == views
     assert answers(session) == before
     session.data("index.rebuild")
     assert answers(session) == before

@@ -35,6 +35,7 @@ from kbproc.knowledge.app.health import doctor, secrets
 from kbproc.knowledge.app.health.doctor import compare
 from kbproc.knowledge.app.library import Library
 from tests.conftest import OpenSession
+from tests.kit.catalogs import alter
 from tests.kit.corpus import answers, change, confirmed, fill, listed
 from tests.kit.fixed import FixedHost
 from tests.kit.patience import PATIENCE, until
@@ -910,11 +911,11 @@ def test_doctor_finds_a_damaged_log_and_a_missing_blob(session: Session) -> None
 def test_doctor_finds_each_view_that_differs(session: Session) -> None:
     fill(session, 4)
     store = session.store
-    store.catalog.cursor().execute("delete from events where seq = 2")
+    alter(store.catalog, "delete from events where seq = 2")
     assert findings(session)["catalog"] == "pass"
     assert findings(session, deep=True)["catalog"] == "fail"
     session.library.rebuild()
-    store.catalog.cursor().execute("update documents set title = 'other' where id = 1")
+    alter(store.catalog, "update documents set title = 'other' where id = 1")
     for deep in (False, True):
         assert findings(session, deep=deep)["catalog"] == "fail"
     session.library.rebuild()

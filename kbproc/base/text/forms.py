@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from math import fsum
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -84,7 +85,7 @@ def terms(
         weights = weights_of(word, stem, forms["head"])
         others = tuple((field, forms[field]) for field in weights if forms[field])
         elsewhere = [f for f in _ELSEWHERE if frequency(f, stem) and (f, stem) not in names]
-        whole = sum(weights[field] for field, _ in others) if elsewhere else 0.0
+        whole = fsum(weights[field] for field, _ in others) if elsewhere else 0.0
         if elsewhere and not any(frequency(*form) for form in others):
             others, reach = (), whole * most  # No text holds it, so its rarity is unknown.
         else:

@@ -84,11 +84,11 @@ def _fresh_catalog(store: Store) -> Catalog:
         while store.seq - catalog.position.seq > _NEAR or not catalog.position.seq:
             seq = store.seq
             follow.replay(store.log, catalog, seq)
+        reach("catalog.built")
     except BaseException:
         catalog.close()
         remove_catalog(catalog.path)
         raise
-    reach("catalog.built")
     return catalog
 
 

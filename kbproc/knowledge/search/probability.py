@@ -148,7 +148,7 @@ class QueryWords:
         self._has_heads = any(word.field == "head" for word in self._words)
         self._in_parts = query.in_parts
         self._marked = self._marked_in(query)
-        self._total = sum(word.weight * word.rarity for word in self._words)
+        self._total = math.fsum(word.weight * word.rarity for word in self._words)
 
     def _marked_in(self, query: Query) -> tuple[str, ...]:
         """Returns the words that a snippet marks if they have every form, else ().
@@ -183,7 +183,7 @@ class QueryWords:
             chance=0.0,
             words=self._share(matches),
             together=together,
-            matched=_rounded(sum(word.rarity**2 for word in matches) / enough),
+            matched=_rounded(math.fsum(word.rarity**2 for word in matches) / enough),
             reach=None if reach is None else _rounded(reach),
             cosine=None if cosine is None else _rounded(cosine),
             length=len(self._words),
@@ -216,7 +216,7 @@ class QueryWords:
         return [word for word in self._words if (word.field, word.form) in forms]
 
     def _share(self, matches: Sequence[_Word]) -> float:
-        worth = sum(word.weight * word.rarity for word in matches)
+        worth = math.fsum(word.weight * word.rarity for word in matches)
         return _rounded(worth / self._total) if self._total else 0.0
 
 
@@ -285,7 +285,7 @@ def _by_meaning(features: _Weights) -> float:
 
 def _logistic(weights: _Weights, features: _Weights) -> float:
     pairs = zip(astuple(weights), astuple(features), strict=True)
-    number = sum(weight * value for weight, value in pairs)
+    number = math.fsum(weight * value for weight, value in pairs)
     return 1 / (1 + math.exp(-number))
 
 

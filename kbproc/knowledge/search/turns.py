@@ -10,6 +10,7 @@ vector, which counts as a pending one.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from math import fsum
 from typing import Any
 
 from msgspec import UNSET, Struct, UnsetType
@@ -142,7 +143,7 @@ def _scored(
 ) -> Iterator[_Scored]:
     """Yields the turns that match, in the order of `rows`."""
     words = list(_words(snapshot, query))
-    greatest = sum(word.most for word in words)
+    greatest = fsum(word.most for word in words)
     when = period(search.query, search.now)
     least = max(LEAST_SCORE, search.min_score or 0.0)
     for row in rows:
@@ -171,7 +172,7 @@ def _bm25(snapshot: Snapshot, text: str, query: Query, words: Sequence[_Word]) -
         for word in words
         if word.stem in present
     )
-    return sum(shares)
+    return fsum(shares)
 
 
 def _has_phrases(text: str, query: Query) -> bool:

@@ -20,6 +20,7 @@ from kbproc.base.settings.config import MAX_BATCH, MAX_ID
 from kbproc.base.values import (
     NOT_READABLE,
     TimeoutMs,
+    check_depth,
     decoder,
     why_not_json,
     without_halves,
@@ -101,9 +102,10 @@ def parse_open(line: bytes) -> OpenMessage | list[OpenMessage]:
 
 
 def _parse(line: bytes, parse_one: Callable[[bytes], _M]) -> _M | Malformed | list[_M]:
-    if not is_batch(line):
-        return parse_one(line)
     try:
+        check_depth(line)
+        if not is_batch(line):
+            return parse_one(line)
         members = _readable(batch_members, line)
     except NOT_READABLE as error:
         return _not_json(error)

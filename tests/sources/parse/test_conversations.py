@@ -87,6 +87,7 @@ def test_an_export_holds_its_conversations(client: str, packed: bool) -> None:
     assert part.unread.get("other_branches", 0) == (client == "chatgpt")
 
 
+@chats.with_databases
 def test_a_database_holds_its_sessions(tmp_path: Path) -> None:
     data = chats.opencode_database(tmp_path / "opencode.db")
     check_turns(only_part(read("opencode.db", data)), "opencode")
@@ -135,7 +136,13 @@ SOURCES: dict[str, Callable[[Path], tuple[str, bytes]]] = {
 SETUP = Setup(tokenizer=None, max_tokens=256, overlap=38, memory_bytes=1, timeout_s=60, parent=1)
 
 
-@pytest.mark.parametrize("shape", SOURCES)
+@pytest.mark.parametrize(
+    "shape",
+    [
+        pytest.param(shape, marks=chats.with_databases if shape == "opencode database" else ())
+        for shape in SOURCES
+    ],
+)
 def test_what_a_log_becomes(shape: str, tmp_path: Path, snapshot: SnapshotAssertion) -> None:
     name, data = SOURCES[shape](tmp_path)
     job = ParserJob(

@@ -168,7 +168,7 @@ def _quote(
 def _chances(values: Sequence[float]) -> list[float]:
     """Returns chances that sum to 1 (softmax)."""
     raw = [math.exp(_SHARPNESS * value) for value in values]
-    total = sum(raw)
+    total = math.fsum(raw)
     return [one / total for one in raw]
 
 
@@ -178,7 +178,7 @@ def _values(
     closeness: Closeness | None,
 ) -> list[float]:
     weights = _weights(query_stems, sentences)
-    shares = [sum(weights[stem] for stem in s.stems & query_stems) for s in sentences]
+    shares = [math.fsum(weights[stem] for stem in s.stems & query_stems) for s in sentences]
     values = [
         share if sentence.is_finished else share - _FRAGMENT
         for share, sentence in zip(shares, sentences, strict=True)
@@ -197,7 +197,7 @@ def _weights(
     """Returns the weight of each word of the question, by its rarity in the passage; sum 1."""
     counts = Counter(stem for s in sentences for stem in s.stems & query_stems)
     raw = {stem: math.log(1 + len(sentences) / max(1, counts[stem])) for stem in query_stems}
-    total = sum(raw.values())
+    total = math.fsum(raw.values())
     return {stem: value / total for stem, value in raw.items()}
 
 

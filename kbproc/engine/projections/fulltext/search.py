@@ -9,6 +9,7 @@ idf = ln(1 + (N − df + 0.5) / (df + 0.5)), in 32 bits.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from math import fsum
 from typing import Any
 
 import tantivy
@@ -188,7 +189,7 @@ class FullTextSnapshot:
 
         Words that no chunk holds count, too. The bound is 0 for a query without words.
         """
-        return sum(t.most * self.clauses.idf(t) * (K1 + 1) for t in self.clauses.terms(query))
+        return fsum(t.most * self.clauses.idf(t) * (K1 + 1) for t in self.clauses.terms(query))
 
     def share_of_most(self, count: int, length: float) -> float:
         """Returns the share of a word's greatest BM25 that a text reaches.

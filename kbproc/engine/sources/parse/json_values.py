@@ -8,6 +8,8 @@ from typing import Any
 
 import msgspec
 
+from kbproc.base.values import check_depth
+
 _MOST_DIGITS = 4000  # Python refuses longer integers
 
 
@@ -17,6 +19,9 @@ def decode(data: bytes | str) -> Any:
     A number out of range becomes its text, and half of a pair of surrogates U+FFFD.
     Raises msgspec.DecodeError, UnicodeDecodeError and RecursionError.
     """
+    # UTF-16 has a NUL there, and the bytes of brackets in other characters.
+    if isinstance(data, str) or b"\0" not in data[:4]:
+        check_depth(data)
     try:
         return msgspec.json.decode(data)
     except msgspec.DecodeError:

@@ -23,7 +23,7 @@ def ndcg(ranked: Sequence[str], gains: Gains, depth: int = 10) -> float:
 
 
 def _discounted(gains: Sequence[float]) -> float:
-    return sum(gain / math.log2(place + 2) for place, gain in enumerate(gains))
+    return math.fsum(gain / math.log2(place + 2) for place, gain in enumerate(gains))
 
 
 def recall(ranked: Sequence[str], gains: Gains, depth: int) -> float:
@@ -69,9 +69,9 @@ def mean_of(values: Sequence[float]) -> Mean:
         return Mean(0.0, 0.0, 0.0)
     pick = random.Random(_SEED)  # noqa: S311  no secret
     count = len(values)
-    means = sorted(sum(pick.choices(values, k=count)) / count for _ in range(_RESAMPLES))
+    means = sorted(math.fsum(pick.choices(values, k=count)) / count for _ in range(_RESAMPLES))
     low, high = means[_RESAMPLES // 40], means[-(_RESAMPLES // 40) - 1]
-    return Mean(round(sum(values) / count, 4), round(low, 4), round(high, 4))
+    return Mean(round(math.fsum(values) / count, 4), round(low, 4), round(high, 4))
 
 
 def histogram(values: Sequence[float]) -> list[int]:

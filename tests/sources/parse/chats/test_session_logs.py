@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from kbproc.base.errors import KbprocError
 from kbproc.engine.sources.parse.chats import codex, gemini, opencode, pi
 from kbproc.engine.sources.parse.chats.turns import ChatMessage, ChatTranscript
 from tests.kit import chats
@@ -185,6 +186,7 @@ def test_the_output_of_a_tool_of_gemini_is_what_was_shown_else_its_response() ->
 # ------------------------------------------------------------------ opencode
 
 
+@chats.with_databases
 def test_an_export_and_the_database_of_opencode_hold_the_same_session(tmp_path: Path) -> None:
     export = only(opencode.read(chats.opencode_export()))
     database = only(opencode.read(chats.opencode_database(tmp_path / "opencode.db")))
@@ -227,6 +229,17 @@ def test_files_of_opencode_are_counted_and_synthetic_texts_are_not_read() -> Non
     assert (talk.model, talk.unread["pictures"], talk.unread["attachments"]) == ("m", 1, 1)
 
 
+def test_an_sqlite_that_opens_no_bytes_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = chats.opencode_database(tmp_path / "opencode.db")
+    monkeypatch.setattr("sqlite3.sqlite_version_info", (3, 35, 5))
+    monkeypatch.setattr("sqlite3.sqlite_version", "3.35.5")
+    with pytest.raises(KbprocError, match=r"SQLite 3\.35\.5 can't read a database in memory"):
+        opencode.read(data)
+
+
+@chats.with_databases
 def test_another_database_raises_the_error_of_its_library() -> None:
     with sqlite3.connect(":memory:") as connection:
         connection.execute("CREATE TABLE other (id)")

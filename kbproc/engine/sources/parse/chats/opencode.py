@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from kbproc.base.errors import KbprocError
 from kbproc.engine.sources.parse import json_values
 from kbproc.engine.sources.parse.chats.turns import (
     ChatTranscript,
@@ -99,10 +100,29 @@ def _add(talk: ChatTranscript, part: Json, role: Any, at: object) -> None:
         talk.add(role, word(part, "text"), at=at)
 
 
+def reads_databases() -> bool:
+    """Returns whether Python's SQLite opens bytes as a database: up to 3.35 only if built so."""
+    import sqlite3  # few files need it
+
+    if sqlite3.sqlite_version_info < (3, 36):
+        with closing(sqlite3.connect(":memory:")) as connection:
+            options = connection.execute("pragma compile_options").fetchall()
+        if ("ENABLE_DESERIALIZE",) not in options:
+            return False
+    return hasattr(sqlite3.Connection, "deserialize")
+
+
 def _sessions(data: bytes) -> Iterator[ChatTranscript]:
     """Yields the sessions of a database. Raises sqlite3.Error for another one."""
     import sqlite3  # few files need it
 
+    if not reads_databases():
+        raise KbprocError(
+            "operation.failed",
+            f"Python's SQLite {sqlite3.sqlite_version} can't read a database in memory.",
+            hint="Run kbproc with a Python whose SQLite is 3.36 or newer, or add what `opencode "
+            "export` writes.",
+        )
     content = bytearray(data)
     content[_VERSIONS] = b"\1\1"  # a database in memory has no write-ahead log
     with closing(sqlite3.connect(":memory:")) as connection:

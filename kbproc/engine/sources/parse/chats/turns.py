@@ -18,6 +18,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 import msgspec
 from msgspec import Struct, field
 
+from kbproc.base import times
 from kbproc.base.hashes import blake2b
 from kbproc.base.text.secrets import redact
 from kbproc.engine.events.origin import AGENT, PERSON, TOOL, WEB, Origin
@@ -367,7 +368,7 @@ def moment(value: object) -> str | None:
     """Returns a time as RFC 3339 in UTC; `value` is such a text, or seconds or milliseconds."""
     try:
         if isinstance(value, str) and not re.fullmatch(r"\d+(?:\.\d+)?", value):
-            when = datetime.fromisoformat(value)
+            when = times.parsed(value)
             when = when.replace(tzinfo=UTC) if when.tzinfo is None else when.astimezone(UTC)
         elif isinstance(value, str | int | float) and not isinstance(value, bool):
             number = float(value)
