@@ -254,7 +254,9 @@ def _other_model(data: dict[str, Any]) -> str:
             row.append(_moved(figures[mode]["change"]))
         rows.append(row)
     cost = _table(["", "exported", "texts a second of one processor"], costs)
-    return f"{cost}\n\n{_table(head, rows)}\n"
+    missing = [name for name in other_model.SETS if name not in data["sets"]]
+    rest = f"\nNot measured yet: {', '.join(missing)}.\n" if missing else ""
+    return f"{cost}\n\n{_table(head, rows)}\n{rest}"
 
 
 def _answers(results: dict[str, Any]) -> str:
