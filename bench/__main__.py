@@ -32,6 +32,7 @@ LEGS: dict[str, Callable[[Setting], Iterator[Result]]] = {
     "memory": wire_legs.memory,
     "attached": shared_legs.attached,
     "beside_ingest": shared_legs.beside_ingest,
+    "beside_fill": shared_legs.beside_fill,
     "past": shared_legs.past,
     "ingest": bulk_legs.ingest,
     "embed": bulk_legs.embed,

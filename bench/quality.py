@@ -1,8 +1,9 @@
 """`python -m bench.quality FOLDER`: measures searches on published collections.
 
-It chooses the collections and writes bench/quality.json, and from that and bench/earlier.json the
-blocks of docs/evidence/search.md and its charts. Without FOLDER it makes only these; `--check`
-compares them. It stores each collection's figures at once; `--missing` measures only the others.
+It chooses the collections and writes bench/quality.json, and from that, bench/earlier.json and
+bench/other_model.json the blocks of docs/evidence/search.md and its charts. Without FOLDER it makes
+only these; `--check` compares them. It stores each collection's figures at once; `--missing`
+measures only the others.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from bench import earlier, eval_answers, spans
+from bench import earlier, eval_answers, other_model, spans
 from bench.charts import Interval, intervals
 from bench.measure import ROOT
 from tools.generate.outputs import with_blocks
@@ -114,7 +115,12 @@ def outputs() -> dict[Path, str]:
     block = "\n\n".join(_parts(in_order)) + "\n" if in_order else "Not measured yet: `make eval`.\n"
     block += _within(spans.results())
     answers = _answers(eval_answers.results())
-    blocks = {"quality": block, "answers": answers, "earlier": _since(earlier.results())}
+    blocks = {
+        "quality": block,
+        "answers": answers,
+        "other_model": _other_model(other_model.results()),
+        "earlier": _since(earlier.results()),
+    }
     files = {PAGE: with_blocks(PAGE.read_text(encoding="utf-8"), blocks)}
     if in_order:
         files[CHART] = _chart(in_order)
@@ -225,6 +231,32 @@ def _since(comparison: dict[str, Any]) -> str:
             row += [_interval(then), _interval(now), _moved(change)]
         rows.append(row)
     return f"Then: commit {comparison['commit']}.\n\n{_table(head, rows)}\n"
+
+
+def _other_model(data: dict[str, Any]) -> str:
+    """Returns the tables that set another model beside the default one."""
+    if not data:
+        return "Not measured yet: `python -m bench.other_model FOLDER MODEL`.\n"
+    first, second = models = list(data["size_bytes"])
+    costs = [
+        [name, f"{data['size_bytes'][name] / 1e6:.0f} MB", str(data["texts_per_second"][name])]
+        for name in models
+    ]
+    head = ["nDCG@10", "documents", "questions"]
+    for mode in ("meaning", "both"):
+        head += [f"{mode}: {first}", second, "change"]
+    rows = []
+    for name in filter(data["sets"].__contains__, other_model.SETS):
+        figures = data["sets"][name]
+        row = [name, str(figures["documents"]), str(figures["questions"])]
+        for mode in other_model.MODES:
+            row += [f"{figures[mode][model]['mean']:.3f}" for model in models]
+            row.append(_moved(figures[mode]["change"]))
+        rows.append(row)
+    cost = _table(["", "exported", "texts a second of one processor"], costs)
+    missing = [name for name in other_model.SETS if name not in data["sets"]]
+    rest = f"\nNot measured yet: {', '.join(missing)}.\n" if missing else ""
+    return f"{cost}\n\n{_table(head, rows)}\n{rest}"
 
 
 def _answers(results: dict[str, Any]) -> str:

@@ -13,13 +13,14 @@ import sys
 import time
 from collections.abc import Iterable, Iterator
 from functools import partial
-from itertools import cycle, takewhile
+from itertools import cycle, islice, takewhile
 from pathlib import Path
 
 from bench import corpus, real_text
 from bench.measure import KBPROC, ROOT, Child, Result, answer, environment, medians, request, serve
 from bench.wire_legs import Setting
 
+_PAUSE_SECONDS = 0.05
 _PEAK = """
 import resource, subprocess, sys
 subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL)
@@ -57,10 +58,8 @@ def beside_ingest(setting: Setting) -> Iterator[Result]:
 
 
 def _beside_ingest(setting: Setting, kind: str, count: int) -> Iterator[Result]:
-    files, store = setting.folder / f"added-{kind}", setting.folder / f"added to-{kind}"
+    files, store = setting.folder / f"added-{kind}", _copied(setting, kind, f"added to-{kind}")
     corpus.markdown_files(files, count)
-    original = setting.store(setting.small, kind)
-    shutil.copytree(original, store, ignore=shutil.ignore_patterns("*.sock"))
     lines = [
         (mode, request("search", query=query, mode=mode))
         for query in real_text.queries(setting.rounds)
@@ -83,6 +82,57 @@ def _beside_ingest(setting: Setting, kind: str, count: int) -> Iterator[Result]:
         note = f"p50 {statistics.median(times) * 1e3:.1f} ms; p99 {idle * 1e3:.1f} ms without it"
         name = f"search {mode}{model}, beside an ingest, p99"
         yield Result(name, _late(times), aim=max(0.03, round(4 * idle, 3)), note=note)
+
+
+def _copied(setting: Setting, kind: str, name: str) -> Path:
+    """Returns a copy of the small store, which a leg may change."""
+    store = setting.folder / name
+    original = setting.store(setting.small, kind)
+    shutil.copytree(original, store, ignore=shutil.ignore_patterns("*.sock"))
+    return store
+
+
+def beside_fill(setting: Setting) -> Iterator[Result]:
+    """Searches and pings now and then, while the built-in model embeds new documents."""
+    if not setting.has_model:
+        return
+    store = _copied(setting, "onnx", "filled")
+    lines = [
+        line
+        for query in real_text.queries(setting.rounds)
+        for line in (("search hybrid", request("search", query=query)), ("ping", request("ping")))
+    ]
+    documents = [
+        {"title": passage.title or "Untitled", "text": passage.text}
+        for passage in real_text.passages(20 if setting.quick else 400, seed=6, words=140)
+    ]
+    with serve(store) as owner:
+        _seconds_of(owner, lines[:20])
+        alone = _seconds_of(owner, _with_pauses(lines[: setting.rounds]))
+        owner.result("doc.create", documents=documents)
+        first, began = owner.pending_embeddings(), time.perf_counter()
+        beside: dict[str, list[float]] = {}
+        rest = cycle(lines)
+        while owner.pending_embeddings():
+            for name, times in _seconds_of(owner, _with_pauses(islice(rest, 20))).items():
+                beside.setdefault(name, []).extend(times)
+        per_s = first / (time.perf_counter() - began)
+    for name, times in beside.items():
+        idle = _late(alone[name])
+        note = (
+            f"p50 {statistics.median(times) * 1e3:.1f} ms; without it "
+            f"{statistics.median(alone[name]) * 1e3:.1f} and {idle * 1e3:.1f} ms; "
+            f"{per_s:.1f} texts/s meanwhile"
+        )
+        aim = max(0.03, round(4 * idle, 3))
+        yield Result(f"{name}, real model, beside a fill, p99", _late(times), aim=aim, note=note)
+
+
+def _with_pauses(lines: Iterable[tuple[str, bytes]]) -> Iterator[tuple[str, bytes]]:
+    """Yields the lines with a pause before each, in which the model goes on."""
+    for line in lines:
+        time.sleep(_PAUSE_SECONDS)
+        yield line
 
 
 def _seconds_of(owner: Child, lines: Iterable[tuple[str, bytes]]) -> dict[str, list[float]]:

@@ -38,10 +38,14 @@ def apart(act: Callable[[], object], name: str) -> threading.Thread:
 
 
 def lower_priority() -> None:
-    """Lowers this thread's priority on Linux, so that searches get the processor first."""
+    """Lowers this thread's priority on Linux, so that searches get the processor first.
+
+    It is relative to the process's own priority, because somebody may have started it under `nice`.
+    """
     if sys.platform == "linux":
         with contextlib.suppress(OSError):
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
+            process = os.getpriority(os.PRIO_PROCESS, os.getpid())
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), process + _NICE)
 
 
 def share_heaps() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import queue
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -119,3 +121,25 @@ def test_pauses_double_up_to_the_longest() -> None:
     endless = Backoff(1.0, 60.0)
     endless.failures = 5_000
     assert endless.failed() == 60.0
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has priorities of threads")
+@pytest.mark.parametrize("more", [0, 15])
+def test_a_worker_that_gives_way_has_a_lower_priority_than_its_process(more: int) -> None:
+    """A worker of a process that runs under `nice` has less of the processor than its searches."""
+    program = f"""
+import os, threading
+from kbproc.base.workers import Worker
+os.nice({more})
+priorities = []
+def step(_):
+    priorities.append(os.getpriority(os.PRIO_PROCESS, threading.get_native_id()))
+    worker.stop()
+worker = Worker("test", step, gives_way=True)
+worker.start()
+worker.join(30)
+print(os.nice(0), *priorities)
+"""
+    done = subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, check=True)
+    process, worker = map(int, done.stdout.split())
+    assert worker == min(19, process + 10)
