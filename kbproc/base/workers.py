@@ -96,7 +96,7 @@ class Worker:
         work_s, slice_s = used - self._slice_from[0], now - self._slice_from[1]
         if work_s >= _SLICE_S:
             if slice_s > _CONTENDED * work_s:
-                self.pause(_REST * min(work_s, slice_s - work_s))
+                self.pause(_REST * min(_SLICE_S, slice_s - work_s))
             self._slice_from = (time.thread_time(), time.monotonic())
         if self._is_stopped:
             raise WorkerStopped

@@ -83,6 +83,7 @@ def test_long_work_rests_where_others_have_made_a_slice_longer(
         (0.001, 0.0, [0.05]),  # others had the processor for most of it
         (0.006, 0.008, []),  # hardly anybody else works
         (0.006, 0.010, [0.04]),  # the rest is ten times as long as the others' part
+        (60.0, 100.0, [0.05]),  # and short, also after a step that did not call it
     ]:
         now[0] += work_s
         now[1] += slice_s

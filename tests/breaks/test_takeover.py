@@ -35,7 +35,13 @@ KILLS = 200 if LONG else 3
 MOST_MORE = 40  # writes under an owner, until it is killed
 FILES = 150 if LONG else 64
 CLIENTS, WRITES = 3, 12
-BATCH = 32 + 8  # documents in a record of an ingest, and those that it reads ahead
+RECORD = 32  # documents in a record of an ingest here, so that few files make several
+BATCH = RECORD + 8  # with those that it reads ahead
+SMALL_RECORDS = f"""
+from kbproc.knowledge.documents import revision
+
+revision.RECORD_DOCUMENTS = {RECORD}
+"""
 WAYS: dict[str, Callable[[Client], None]] = {
     "its stdin ends": Client.leave,
     "SIGTERM": lambda client: client.kill(signal.SIGTERM),
@@ -136,7 +142,8 @@ def test_everything_in_flight(crowd: Crowd, way: str) -> None:
     held_sources = CLIENTS * (WRITES + BATCH)
     assert CLIENTS * BATCH < 2 * FILES
     with slow_embeddings(crowd.store, longest=LIVES) as released:
-        owner = crowd.join(program=held_after(held_sources), drain_seconds=0.1)
+        program = SMALL_RECORDS + held_after(held_sources)
+        owner = crowd.join(program=program, drain_seconds=0.1)
         busy = [Busy(crowd, number) for number in range(CLIENTS)]
         for b in busy:
             b.bring_files()

@@ -34,7 +34,7 @@ from kbproc.engine.store.model import IndexStatus, Model
 from kbproc.engine.store.target import Target
 from kbproc.knowledge.documents.document import Document, Source, document_of
 
-_RECORD_DOCUMENTS = 128
+RECORD_DOCUMENTS = 128
 _RECORD_CHUNKS = 400
 
 
@@ -234,7 +234,7 @@ def fills_record(documents: int, chunks: int) -> bool:
 
     A commit writes whole pages of the catalog, and so takes short documents by the hundred.
     """
-    return documents >= _RECORD_DOCUMENTS or chunks >= _RECORD_CHUNKS
+    return documents >= RECORD_DOCUMENTS or chunks >= _RECORD_CHUNKS
 
 
 class Ids:
