@@ -36,7 +36,7 @@ MOST_MORE = 40  # writes under an owner, until it is killed
 FILES = 150 if LONG else 64
 CLIENTS, WRITES = 3, 12
 RECORD = 32  # documents in a record of an ingest here, so that few files make several
-BATCH = RECORD + 8  # with those that it reads ahead
+BATCH = RECORD + 8  # the documents that an ingest reads ahead come on top
 SMALL_RECORDS = f"""
 from kbproc.knowledge.documents import revision
 
