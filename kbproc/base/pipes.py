@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import threading
 from typing import NoReturn
 
 from kbproc.base.spared import loaded
@@ -51,6 +52,18 @@ def claim() -> tuple[int, int]:
     # The old stream may take fd 1 for a file in which it can seek.
     sys.stdout = os.fdopen(1, "w", buffering=1, closefd=False)
     return reader, writer
+
+
+def claim_from_parent() -> int:
+    """Returns the descriptor to write to; the process ends as soon as its parent closes stdin."""
+    reader, writer = claim()
+
+    def end_with_parent() -> None:
+        os.read(reader, 1)
+        os._exit(1)
+
+    threading.Thread(target=end_with_parent, daemon=True).start()
+    return writer
 
 
 def leave(code: int) -> NoReturn:

@@ -26,6 +26,14 @@ def start_of(pid: int | str) -> str:
     return fields(pid)[_START]
 
 
+def asked_of_ps(pid: int, column: str) -> str:
+    """Returns what `ps` says of a process on systems without /proc; "" if there is none."""
+    import subprocess  # imported late, because only other systems than Linux need it
+
+    argv = ["/bin/ps", "-o", f"{column}=", "-p", str(pid)]
+    return subprocess.run(argv, check=False, capture_output=True, text=True).stdout.strip()
+
+
 def own_age() -> float:
     """Returns the seconds since this process was started.
 

@@ -7,12 +7,10 @@ model is whole or absent.
 from __future__ import annotations
 
 import contextlib
-import os
 import shutil
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 import traceback
 import warnings
@@ -25,7 +23,7 @@ import msgspec
 from kbproc.base.durable import sync_file, write_all
 from kbproc.base.errors import KbprocError
 from kbproc.base.paths import reason_of
-from kbproc.base.pipes import claim
+from kbproc.base.pipes import claim_from_parent
 from kbproc.base.sandbox import Child
 from kbproc.base.values import decoder
 from kbproc.engine.models.hub.pins import Prefixes
@@ -166,8 +164,7 @@ def spawn(job: Job, module: str, log: IO[bytes]) -> Child:
 def work(export: Callable[[Job, Path], None]) -> None:
     """Does the job in argv[1], as JSON. Exits with 0, or with 1 and an ExportFailure on stdout."""
     job = _decode_job(sys.argv[1])
-    reader, writer = claim()
-    threading.Thread(target=_end_with_parent, args=(reader,), daemon=True).start()
+    writer = claim_from_parent()
     warnings.simplefilter("ignore")
     try:
         with staged(Path(job.source), Path(job.target), job.files, job.prefixes) as source:
@@ -181,11 +178,6 @@ def work(export: Callable[[Job, Path], None]) -> None:
         return
     write_all(writer, msgspec.json.encode(failure))
     sys.exit(1)
-
-
-def _end_with_parent(reader: int) -> None:
-    os.read(reader, 1)
-    os._exit(1)
 
 
 def weights_of(job: Job) -> str:

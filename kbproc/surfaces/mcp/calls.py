@@ -38,7 +38,7 @@ from msgspec import Struct
 
 from kbproc.base.durable import boot, write_all, write_new
 from kbproc.base.hashes import blake2b
-from kbproc.base.processes import start_of
+from kbproc.base.processes import asked_of_ps, start_of
 from kbproc.client.asker import Message
 from kbproc.surfaces.mcp import results
 from kbproc.surfaces.mcp.protocol import McpRequest
@@ -64,13 +64,10 @@ def _start_time(pid: int) -> str:
     """Returns when the process began. Raises OSError, IndexError."""
     if sys.platform == "linux":
         return start_of(pid)
-    import subprocess  # imported late, because only other systems need it
-
-    argv = ["/bin/ps", "-o", "lstart=", "-p", str(pid)]
-    output = subprocess.run(argv, check=False, capture_output=True, text=True).stdout
-    if not output.strip():
+    start = asked_of_ps(pid, "lstart")
+    if not start:
         raise OSError(f"there is no process {pid}")
-    return blake2b(output.encode(), digest_size=4).hexdigest()
+    return blake2b(start.encode(), digest_size=4).hexdigest()
 
 
 class Once:

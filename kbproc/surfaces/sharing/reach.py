@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from kbproc.base import sockets
 from kbproc.base.errors import KbprocError
-from kbproc.base.processes import fields
+from kbproc.base.processes import asked_of_ps, fields
 from kbproc.engine.log.lease import NOBODY, FileLease, Lease, locked
 from kbproc.engine.store.folder import check_links, check_settings, is_read_only, take_folder
 from kbproc.surfaces.sharing.link import Check, peer
@@ -141,13 +141,7 @@ def state_of(pid: int) -> str:
 
 
 def _state_letter(pid: int) -> str:
-    if sys.platform == "linux":
-        return fields(pid)[0]
-    import subprocess  # imported late, because only other systems need it
-
-    argv = ["/bin/ps", "-o", "state=", "-p", str(pid)]
-    output = subprocess.run(argv, check=False, capture_output=True, text=True).stdout
-    return output.strip()[:1]
+    return fields(pid)[0] if sys.platform == "linux" else asked_of_ps(pid, "state")[:1]
 
 
 class Waiting:

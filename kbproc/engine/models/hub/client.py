@@ -11,9 +11,7 @@ What came is compared with the hashes that the hub has named before, and with th
 from __future__ import annotations
 
 import contextlib
-import os
 import sys
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -340,11 +338,10 @@ def main() -> None:
     """Answers the request in argv[1]: lines of progress, then a last one."""
     from kbproc.base.durable import write_all
     from kbproc.base.host import allow_the_hub
-    from kbproc.base.pipes import claim
+    from kbproc.base.pipes import claim_from_parent
 
     allow_the_hub()
-    reader, writer = claim()
-    threading.Thread(target=_end_with_parent, args=(reader,), daemon=True).start()
+    writer = claim_from_parent()
 
     def say(line: Line) -> None:
         write_all(writer, msgspec.json.encode(line) + b"\n")
@@ -356,11 +353,6 @@ def main() -> None:
         say(Line(failure=Failure.of(error)))
     else:
         say(Line(model=model))
-
-
-def _end_with_parent(reader: int) -> None:
-    os.read(reader, 1)
-    os._exit(1)
 
 
 if __name__ == "__main__":
