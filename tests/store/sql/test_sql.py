@@ -629,7 +629,7 @@ def test_params_out_of_range(world: Session, params: dict[str, Any], field: str)
 )
 def test_a_query_without_end_is_ended(world: Session, sql: str) -> None:
     error = world.error("sql.query", sql=sql, timeout_ms=400)
-    assert error["type"] == "operation.timeout"
+    assert error["type"] == "operation.timeout" and error["hint"].startswith("Ask for less")
     assert "WHERE" in error["hint"]
 
 
@@ -798,7 +798,9 @@ def test_a_catch_up_goes_on_where_a_timeout_has_ended_it(
         return answer
 
     monkeypatch.setattr(sqlquery.QueryProcess, "step", counted)
-    assert session.error("sql.query", sql="select 1")["type"] == "operation.timeout"
+    error = session.error("sql.query", sql="select 1")
+    assert error["type"] == "operation.timeout"
+    assert error["hint"].startswith("The tables for SQL are being filled. Send the request again")
     before = list(positions)
     assert rows(session, "select count(*), sum(chunk_count) from documents") == [[8, 40]]
     assert before[-1] < positions[2] < positions[-1] == session.store.seq

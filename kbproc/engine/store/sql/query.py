@@ -45,6 +45,7 @@ _POLL_SECONDS = 0.1
 _PIECE = 1 << 18
 _REBUILD = "Send the request again: the tables for SQL are made afresh."
 _SMALLER = "Ask for less: filter with WHERE, aggregate, or select fewer and shorter columns."
+_AGAIN = "The tables for SQL are being filled. Send the request again: it goes on from there."
 
 _running = threading.Semaphore(RUNNING)
 admitted = threading.Semaphore(RUNNING + WAITING)
@@ -222,7 +223,9 @@ def run(
     def attempt() -> Rows:
         with QueryProcess(deadline, memory_bytes) as process:
             with _holding(_catching_up, deadline):
+                deadline.hint = _AGAIN
                 seq = source.open_tables(process)
+                deadline.hint = _SMALLER
             process.step("limit", memory_bytes)
             answer = process.step("query", sql, params, limit, most_bytes)
         columns = [Column(**column) for column in answer["columns"]]
@@ -238,9 +241,13 @@ def run(
 
 
 class Deadline:
-    """The time that the request has left. Methods raise operation.timeout or .cancelled."""
+    """The time that the request has left. Methods raise operation.timeout or .cancelled.
+
+    `hint`: what helps where the time is over.
+    """
 
     def __init__(self, timeout_ms: int, cancelled: Callable[[], bool]) -> None:
+        self.hint = _SMALLER
         self._timeout_ms = timeout_ms
         self._cancelled = cancelled
         self._deadline = time.monotonic() + timeout_ms / 1000
@@ -262,7 +269,7 @@ class Deadline:
             "operation.timeout",
             f"The query took longer than {self._timeout_ms} ms.",
             field="$.params.timeout_ms",
-            hint=f"{_SMALLER} Or allow it up to 60 seconds with timeout_ms.",
+            hint=f"{self.hint} Or allow it up to 60 seconds with timeout_ms.",
         )
 
 
