@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from typing import Protocol
 
 from kbproc.base.threads import lower_priority
 
@@ -19,11 +20,16 @@ _CONTENDED = 1.5  # times as long a slice takes where other threads work, too
 _REST = 10  # slices that a pause takes
 
 
-# Is called often by long work, and may pause; it raises WorkerStopped where the work is to end.
-Pace = Callable[[], object]
+class Pace(Protocol):
+    """Is called often by long work, and may pause. Raises WorkerStopped where the work is to end.
+
+    `rests` False: it does not pause, because somebody waits for this part of the work.
+    """
+
+    def __call__(self, *, rests: bool = True) -> object: ...
 
 
-def at_once() -> None:
+def at_once(*, rests: bool = True) -> None:
     """Is the pace of work for which somebody waits: it has no pause."""
 
 
@@ -85,8 +91,8 @@ class Worker:
         with self._changed:
             return not self._changed.wait_for(lambda: self._is_stopped, seconds)
 
-    def give_way(self) -> None:
-        """Pauses within a step if other threads work. Raises WorkerStopped after `stop`.
+    def give_way(self, *, rests: bool = True) -> None:
+        """Is the Pace of a step: pauses if other threads work. Raises WorkerStopped after `stop`.
 
         A request takes Python's lock several times, and waits for it each time that this thread
         has it. So long work in Python calls this often, and rests after a slice that others
@@ -94,7 +100,7 @@ class Worker:
         """
         used, now = time.thread_time(), time.monotonic()
         work_s, slice_s = used - self._slice_from[0], now - self._slice_from[1]
-        if work_s >= _SLICE_S:
+        if rests and work_s >= _SLICE_S:
             if slice_s > _CONTENDED * work_s:
                 self.pause(_REST * min(_SLICE_S, slice_s - work_s))
             self._slice_from = (time.thread_time(), time.monotonic())

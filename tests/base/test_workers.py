@@ -90,6 +90,10 @@ def test_long_work_rests_where_others_have_made_a_slice_longer(
         rests.clear()
         worker.give_way()
         assert rests == pytest.approx(rest_s), (work_s, slice_s)
+    now[:] = [now[0] + 1.0, now[1] + 2.0]
+    rests.clear()
+    worker.give_way(rests=False)
+    assert rests == []
     worker.stop()
     with pytest.raises(WorkerStopped):
         worker.give_way()

@@ -15,7 +15,7 @@ from kbproc.base.errors import KbprocError
 from kbproc.engine.events.document import ChunkDeleted, ChunkText, DocDeleted
 from kbproc.engine.log.record import START, seal_all
 from kbproc.engine.projections.catalog.catalog import Catalog, DatabaseError, is_sound
-from kbproc.engine.projections.catalog.checks import is_damage
+from kbproc.engine.projections.catalog.checks import damages, is_damage
 from kbproc.engine.projections.catalog.files import WAL, beside
 from kbproc.engine.projections.catalog.filters import DocumentFilter
 from kbproc.engine.projections.catalog.lists import DocumentLists
@@ -64,6 +64,19 @@ def test_a_row_that_somebody_changed_is_damaged(tmp_path: Path) -> None:
             catalog.queries.document(2)
         assert is_damage(caught.value) and catalog.damaged() == ["documents"]
     assert not is_sound(path)
+
+
+def test_a_check_does_not_rest_while_it_holds_a_snapshot(tmp_path: Path) -> None:
+    """The WAL is not copied beyond a snapshot, so a pause within one lets it grow."""
+    with contextlib.closing(filled(tmp_path / "one.sqlite", written(1), written(2))) as catalog:
+        rests_by_moment = set[tuple[bool, bool]]()
+        with contextlib.closing(catalog.cursor()) as db:
+
+            def pace(*, rests: bool = True) -> None:
+                rests_by_moment.add((db.in_transaction, rests))
+
+            assert list(damages(db, pace)) == []
+        assert rests_by_moment == {(True, False), (False, True)}
 
 
 def test_a_standing_instruction_that_no_conversation_says_is_damage(tmp_path: Path) -> None:

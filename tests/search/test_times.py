@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kbproc.engine.projections.catalog.catalog import Catalog
-from kbproc.knowledge.search.times import ELSEWHEN, period
+from kbproc.knowledge.search.times import ELSEWHEN, Period, period
 from tests.kit import chats
 from tests.kit.shared import shared_store
 from tests.kit.talk import Session
@@ -126,6 +126,8 @@ def test_words_for_a_relative_time_are_no_words_to_search(filled: Session) -> No
     for words in ("“last week”", "in March 2026", "yesterday"):
         hit = by_type(filled, f"{query} {words}", mode="fts").get("text")
         assert hit is None or hit["score"] < plain["score"], words
+    blast = Period(words="last week", since="", until="", is_relative=True)
+    assert blast.timeless("the blast week, last week").split() == ["the", "blast", "week,"]
     assert filled.data("search", query="last week", mode="fts")["results"] == []
     assert filled.data("search", query="what was it last week", mode="fts")["results"] == []
 

@@ -56,17 +56,17 @@ def compact_sources(store: Store, pace: Pace) -> None:
     named: set[str] = set()
     seq = 0
 
-    def follow(pace: Pace) -> None:
+    def follow(*, rests: bool = True) -> None:
         nonlocal seq
         for record in store.log.read(seq, store.log.head.seq):
-            pace()
+            pace(rests=rests)
             seq = record.seq
             events = codec.decode(record.events)
             named.update(event.source_sha256 for event in events if isinstance(event, DocWritten))
 
-    follow(pace)
+    follow()
     with store.lane():
-        follow(at_once)  # because writers wait
+        follow(rests=False)  # because writers wait
         store.blobs.compact(named - {""})
 
 
@@ -208,12 +208,9 @@ class Upkeep:
             return True
         return time.monotonic() - self._checked_at >= CHECK_SECONDS
 
-    def _pace(self) -> None:
+    def _pace(self, *, rests: bool = True) -> None:
         """Pauses if requests need the processor, unless a thread waits for the end of this work."""
-        if not self._store.is_exclusive_awaited:
-            self._worker.give_way()
-        elif self._worker.is_stopped:
-            raise WorkerStopped
+        self._worker.give_way(rests=rests and not self._store.is_exclusive_awaited)
 
     def _heal(self) -> None:
         """Checks the projections for damage, and rebuilds damaged ones."""

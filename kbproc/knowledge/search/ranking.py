@@ -193,7 +193,7 @@ def _timeless(request: Request, times: Times | None) -> str:
     if times is None or not (types is None or TIMED_TYPES & {*types}):
         return query
     has_some = request.snapshot.queries.count(DocumentFilter(types=[*TIMED_TYPES]))
-    return times.timeless(query) if has_some else query
+    return times.period.timeless(query) if has_some else query
 
 
 def _meaning(

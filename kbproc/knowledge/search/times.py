@@ -43,6 +43,17 @@ class Period(Struct, frozen=True, kw_only=True):
     def holds(self, *moments: str) -> bool:
         return any(self.since <= moment < self.until for moment in moments)
 
+    def timeless(self, query: str) -> str:
+        """Returns the query without words such as "last week", which no text of that week holds.
+
+        A quoted query, and one without other words, stay as they are.
+        """
+        if not self.is_relative or parse_query(query).phrases:
+            return query
+        rest = re.sub(rf"\b{re.escape(self.words)}\b", " ", query, count=1)
+        parsed = parse_query(rest)
+        return rest if parsed.terms and parsed.tells else query
+
 
 class TimeFactor(Struct, frozen=True, kw_only=True):
     """The factor of a hit's whole score, with the period that it follows from."""
@@ -57,7 +68,7 @@ class Times:
     """The period that a query names, and the factors of its hits."""
 
     def __init__(self, period: Period) -> None:
-        self._period = period
+        self.period = period
         self._factors: dict[int, float] = {}
 
     @classmethod
@@ -65,15 +76,11 @@ class Times:
         named_period = period(query, now)
         return None if named_period is None else cls(named_period)
 
-    def timeless(self, query: str) -> str:
-        """Returns the query without the words of its period."""
-        return timeless(query, self._period)
-
     def weighed(self, rows: Mapping[int, HitRow], fused: Mapping[int, Fused]) -> dict[int, Fused]:
         """Returns chunk id → score, lower for entries, notes and turns from other times."""
         for id, row in rows.items():
             if moments := _moments(row):
-                self._factors[id] = 1.0 if self._period.holds(*moments) else ELSEWHEN
+                self._factors[id] = 1.0 if self.period.holds(*moments) else ELSEWHEN
         return {id: score.times(self.factor(id)) for id, score in fused.items()}
 
     def factor(self, id: int) -> float:
@@ -84,7 +91,7 @@ class Times:
         """Returns the factor of a chunk that has a time, with its reason; None for others."""
         if id not in self._factors:
             return None
-        period = self._period
+        period = self.period
         factor = self._factors[id]
         return TimeFactor(words=period.words, since=period.since, until=period.until, factor=factor)
 
@@ -129,18 +136,6 @@ def period(query: str, now: str) -> Period | None:
         until=_timestamp(until),
         is_relative=match.lastgroup in _RELATIVE,
     )
-
-
-def timeless(query: str, period: Period | None) -> str:
-    """Returns the query without words such as "last week", which no text of that week holds.
-
-    A quoted query, and one without other words, stay as they are.
-    """
-    if period is None or not period.is_relative:
-        return query
-    rest = query.replace(period.words, " ", 1)
-    parsed = parse_query(rest)
-    return rest if parsed.terms and parsed.tells and not parse_query(query).phrases else query
 
 
 def _timestamp(moment: datetime) -> str:

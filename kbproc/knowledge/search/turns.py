@@ -35,7 +35,7 @@ from kbproc.knowledge.search.probability import (
     Evidence,
     QueryWords,
 )
-from kbproc.knowledge.search.times import ELSEWHEN, Period, period, timeless
+from kbproc.knowledge.search.times import ELSEWHEN, Period, period
 
 _MIDDLING_WORDS = 140  # a constant, so that a turn's score does not depend on other turns
 
@@ -108,12 +108,13 @@ class _Scored(Struct, frozen=True):
 
 def run(state: State, search: TurnSearch) -> TurnAnswer:
     """Returns the best visible turns."""
-    query = parse_query(timeless(search.query, period(search.query, search.now)))
+    when = period(search.query, search.now)
+    query = parse_query(when.timeless(search.query) if when else search.query)
     with state.searching() as snapshot:
         rows = (
             [] if query.reason else snapshot.queries.turns(search.filter, beginnings(query.terms))
         )
-        scored = sorted(_scored(snapshot, query, search, rows), key=lambda one: -one.score)
+        scored = sorted(_scored(snapshot, query, search, when, rows), key=lambda one: -one.score)
         best = _evidence(snapshot, query, scored)
         seq = snapshot.seq
     end = search.offset + search.limit
@@ -139,12 +140,15 @@ def _evidence(snapshot: Snapshot, query: Query, scored: Sequence[_Scored]) -> Ev
 
 
 def _scored(
-    snapshot: Snapshot, query: Query, search: TurnSearch, rows: Sequence[TurnRow]
+    snapshot: Snapshot,
+    query: Query,
+    search: TurnSearch,
+    when: Period | None,
+    rows: Sequence[TurnRow],
 ) -> Iterator[_Scored]:
     """Yields the turns that match, in the order of `rows`."""
     words = list(_words(snapshot, query))
     greatest = fsum(word.most for word in words)
-    when = period(search.query, search.now)
     least = max(LEAST_SCORE, search.min_score or 0.0)
     for row in rows:
         text = _text(row)

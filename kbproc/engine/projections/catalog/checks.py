@@ -99,15 +99,16 @@ def check_wal(db: sqlite3.Connection, catalog: Path) -> None:
 def damages(db: sqlite3.Connection, pace: Pace = at_once) -> Iterator[str]:
     """Yields what is damaged: tables, `indexes` or `schema`. Reads everything.
 
-    Writes may go on. What is derived from documents is compared with them at one moment; the rest
-    is read by pages, so that the WAL can be copied in between.
+    Writes may go on. The check compares tags, metadata and counters with the documents at one
+    moment. It makes no pause there, because its snapshot lets the WAL grow. Other tables are read
+    by pages, so that the WAL can be copied in between.
     """
     if damaged := list(_failing([("schema", partial(check_schema, db))])):
         yield from damaged  # no row can be read by columns that are not ours
         return
     derived: Counter[str] = Counter()
     at_one_moment: list[tuple[str, Callable[[], object]]] = [
-        ("documents", partial(_check_rows, db, "documents", derived, pace)),
+        ("documents", partial(_check_rows, db, "documents", derived, partial(pace, rests=False))),
         *((table, partial(_check_derived, db, table, derived)) for table in DERIVED_LISTS),
         ("counters", partial(_check_counters, db)),
         ("standing", partial(_check_standing, db)),

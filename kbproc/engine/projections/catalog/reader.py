@@ -156,7 +156,8 @@ class CatalogReader:
             return
         self.sight = sight
         self._tables = sight.tables
-        # Writes see everything and what their callers may see in turns. Few kinds of tables exist.
+        # Writes see everything and what their callers may see in turns. Few kinds of tables exist,
+        # and all of them stay, so that no other one gets the id.
         self._texts = self._texts_of_tables.setdefault(id(self._tables), {})
         if not sight.is_narrow and not sight.in_review:
             return
