@@ -63,15 +63,15 @@ class Group:
         Raises store.io with nothing appended, and NotWritten where the disk has taken back all
         that the group has folded in.
         """
-        record = self.batch.append([draft], self._fold)[-1]
+        record = self.batch.append([draft], partial(self._fold, events))[-1]
         self.count += 1
         self.head = self._catalog.head
         names = {event.source_sha256 for event in events if isinstance(event, DocWritten)}
         self.sources += (source for source in sources if source.name in names)
         return record
 
-    def _fold(self, records: Sequence[Record]) -> None:
-        """Folds records into the catalog's open transaction, all of them or none.
+    def _fold(self, events: Sequence[Event], records: Sequence[Record]) -> None:
+        """Folds the record of these events into the catalog's open transaction, or nothing.
 
         A disk that is full or fails takes back the whole transaction: then the group fails.
         """
@@ -79,7 +79,7 @@ class Group:
 
         try:
             with self._catalog.savepoint():
-                self._catalog.apply(records)
+                self._catalog.apply(records, lambda _: events)
         except (DatabaseError, MemoryError, OSError) as error:
             refusal = _unfolded_error(error)
             if self.count and self._catalog.is_rolled_back:

@@ -11,10 +11,10 @@ import errno
 import os
 import sqlite3
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 from weakref import WeakSet
 
 from kbproc.base.errors import KbprocError
@@ -38,6 +38,11 @@ from kbproc.engine.projections.catalog.reader import damage_error
 from kbproc.engine.projections.catalog.rows import Head
 from kbproc.engine.projections.catalog.tables import codec_of
 from kbproc.engine.projections.catalog.writer import TableWriter
+
+if TYPE_CHECKING:
+    from msgspec import Raw
+
+    from kbproc.engine.events.event import Event
 
 DatabaseError = sqlite3.Error
 
@@ -220,13 +225,18 @@ class Catalog:
         if not self._db.in_transaction:
             self._db.execute("begin immediate")
 
-    def apply(self, records: Iterable[Record]) -> None:
-        """Folds records in, in order; readers see them after `commit`."""
+    def apply(
+        self, records: Iterable[Record], decode: Callable[[Raw], Sequence[Event]] | None = None
+    ) -> None:
+        """Folds records in, in order; readers see them after `commit`.
+
+        `decode` returns a record's events; who has just encoded them has them still.
+        """
         self._begin()
         from kbproc.engine.projections.catalog.folds import fold  # a read needs no events
 
         records = list(records)
-        self._head, changed = fold(self._tables, records, self.head)
+        self._head, changed = fold(self._tables, records, self.head, decode)
         self._is_head_new = True
         self._new_bytes += _COMMIT_BYTES + sum(3 * len(record.events) for record in records)
         self.roster_changed = self.roster_changed or changed

@@ -6,7 +6,7 @@ FOLDS has a line for every event. `fold` also writes the tables events, tokens a
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, get_args
 
 import msgspec
@@ -444,16 +444,22 @@ FOLDS: dict[type[Event], Callable[[FoldState, Record, Any], None]] = {
 }
 
 
-def fold(tables: TableWriter, records: Iterable[Record], head: Head) -> tuple[Head, bool]:
+def fold(
+    tables: TableWriter,
+    records: Iterable[Record],
+    head: Head,
+    decode: Callable[[msgspec.Raw], Sequence[Event]] | None = None,
+) -> tuple[Head, bool]:
     """Folds records in, in order; returns the head behind them, and whether the roster has changed.
 
-    `head`: the head before them. Its table is the caller's to change.
+    `head`: the head before them. Its table is the caller's to change. `decode`: see Catalog.apply.
     """
+    decode = decode or codec.decode
     state = FoldState(tables)
     last: Record | None = None
     tables.drop_changes()
     for record in records:
-        for index, event in enumerate(codec.decode(record.events)):
+        for index, event in enumerate(decode(record.events)):
             state.index = index
             if not isinstance(event, EntrySuperseded) and not _is_new(event):
                 state.links.flush(tables)

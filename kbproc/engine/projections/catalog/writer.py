@@ -7,11 +7,17 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from msgspec.structs import asdict
+from msgspec.structs import astuple
 
 from kbproc.engine.projections.catalog.members import members_of
 from kbproc.engine.projections.catalog.rows import Head
-from kbproc.engine.projections.catalog.tables import HEADS, PER_HEAD, codec_of
+from kbproc.engine.projections.catalog.tables import (
+    CATALOG_VERSION,
+    HEADS,
+    PER_HEAD,
+    codec_of,
+    types,
+)
 
 Row = Sequence[Any]
 Values = dict[str, Any]
@@ -29,6 +35,8 @@ _MOVE_HEADS = (
     f"update documents set checksum = checksum + (? % {HEADS} - head % {HEADS}) * {PER_HEAD}, "  # noqa: S608
     "head = ? where head = ?"
 )
+
+_PUT_HEAD = f"update head set {', '.join(f'{name} = ?' for name in (*types()['head'], 'checksum'))}"  # noqa: S608
 
 # Tables with a row for each tag and each member of the metadata.
 _INSERTIONS = {
@@ -110,7 +118,7 @@ class TableWriter:
 
     def put_head(self, head: Head) -> None:
         """Changes the only row of the table head."""
-        self.change("head", "rowid", 1, **asdict(head))
+        self.execute(_PUT_HEAD, codec_of("head").stored((CATALOG_VERSION, *astuple(head))))
 
     def move_heads(self, old: int, new: int) -> None:
         """Makes `new` the head of all entries whose head is `old`; see RowCodec."""
