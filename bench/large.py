@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import statistics
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
-from bench import corpus, real_text
+from bench import corpus, floor, real_text
 from bench.__main__ import machine
 from bench.measure import Child, answer, request, serve
 from bench.peers.running import disk_mib
@@ -25,6 +26,7 @@ _ASKED = 200
 _WARM = 20  # searches before the clock starts
 _WRITTEN = 40
 _OPENED = 3
+_COUNTED = "select type, count(*) from documents group by type"
 
 Figures = dict[str, float]
 
@@ -63,11 +65,13 @@ def _size(store: Path, chunks: int) -> Figures:
     if added:
         figures["chunks_in_per_s"] = added / (time.perf_counter() - began)
     figures["open_s"] = statistics.median(_opened(store) for _ in range(_OPENED))
+    figures["words_alone_p50_s"] = _words_alone(store.parent / "words", chunks)
     with serve(store) as child:
         figures |= _searched(child)
         figures["memory_mib"] = child.memory_mib()
         figures["own_memory_mib"] = child.own_memory_mib()
         figures |= _written(child)
+        figures |= _in_sql(child)
         seq = answer(child.ask(request("ping")))["data"]["seq"]
         figures["first_look_back_s"] = _took(child, "search", query="a", as_of=seq // 2)
         figures["rebuild_s"] = _took(child, "index.rebuild")
@@ -97,6 +101,41 @@ def _searched(child: Child) -> Figures:
         figures[f"{name}_p50_s"] = statistics.median(took)
         figures[f"{name}_p99_s"] = statistics.quantiles(took, n=100)[98]
     return figures
+
+
+def _words_alone(folder: Path, chunks: int) -> float:
+    """Returns the seconds in which tantivy alone finds and counts, in process: the floor."""
+    shutil.rmtree(folder, ignore_errors=True)
+    words = floor.Words(folder)
+    for number, text in enumerate(real_text.texts(chunks)):
+        words.add(number, text)
+    words.commit()
+    words.close()
+    took = []
+    for query in real_text.queries(_WARM + _ASKED):
+        began = time.perf_counter()
+        words.search(query, count=True)
+        took.append(time.perf_counter() - began)
+    shutil.rmtree(folder)
+    return statistics.median(took[_WARM:])
+
+
+def _in_sql(child: Child) -> Figures:
+    """Measures the first query, which fills the tables, and later ones.
+
+    One that runs out of time is sent again, as its hint says: the tables go on from there.
+    """
+    began = time.perf_counter()
+    while True:
+        try:
+            child.result("sql.query", sql=_COUNTED, timeout_ms=60_000)
+            break
+        except RuntimeError as error:
+            if "ms" not in str(error):
+                raise
+    first = time.perf_counter() - began
+    took = [_took(child, "sql.query", sql=_COUNTED, timeout_ms=60_000) for _ in range(5)]
+    return {"first_sql_s": first, "sql_p50_s": statistics.median(took)}
 
 
 def _written(child: Child) -> Figures:
