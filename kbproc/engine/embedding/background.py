@@ -11,7 +11,7 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
@@ -158,6 +158,13 @@ class Embedding(StoredModel, Statuses):
         if vectors is not None:
             return vectors.pending_by_document()
         return {} if self.state == "off" else chunks_by_document(self._store)
+
+    def pending_among(self, chunk_counts: Mapping[int, int]) -> int:
+        if _is_embedded(self._store) or self.state == "off":
+            return 0
+        if (vectors := self._store.vectors) is None:
+            return sum(chunk_counts.values())
+        return vectors.pending_among(chunk_counts)
 
     @contextlib.contextmanager
     def searching(self) -> Iterator[None]:

@@ -9,6 +9,8 @@ from kbproc.engine.store.model import IndexStatus
 from kbproc.engine.store.state import StoreModel
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from kbproc.engine.projections.vectors.view import Vectors
 
 
@@ -32,6 +34,9 @@ class PastModel(Statuses):
 
     def pending_documents(self) -> dict[int, int]:
         return self._vectors.pending_by_document() if self._vectors else {}
+
+    def pending_among(self, chunk_counts: Mapping[int, int]) -> int:
+        return self._vectors.pending_among(chunk_counts) if self._vectors else 0
 
     @property
     def vector_seq(self) -> int:

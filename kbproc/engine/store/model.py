@@ -6,6 +6,8 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import numpy as np
     from numpy.typing import NDArray
 
@@ -47,6 +49,12 @@ class Model(Protocol):
     def status_of(self, document_id: int) -> IndexStatus: ...
     def pending_documents(self) -> dict[int, int]:
         """Returns document id → the number of its chunks that still lack a vector."""
+
+    def pending_among(self, chunk_counts: Mapping[int, int]) -> int:
+        """Returns how many chunks of these documents still lack a vector.
+
+        `chunk_counts`: document id → the number of its chunks.
+        """
 
     def ids_with_status(self, status: IndexStatus | None) -> dict[str, Any]:
         """Returns the members of a DocumentFilter that select this index status."""

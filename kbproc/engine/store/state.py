@@ -106,6 +106,9 @@ class NoModel:
     def pending_documents(self) -> dict[int, int]:
         return {}
 
+    def pending_among(self, chunk_counts: Mapping[int, int]) -> int:
+        return 0
+
     def ids_with_status(self, status: IndexStatus | None) -> dict[str, Any]:
         return {} if status in {None, "ready"} else {"ids": []}
 

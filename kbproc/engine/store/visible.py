@@ -17,6 +17,7 @@ import msgspec
 if TYPE_CHECKING:
     from kbproc.engine.log.interface import Log
     from kbproc.engine.models.reranking.reranker import Reranker
+    from kbproc.engine.projections.catalog.queries import Queries
     from kbproc.engine.projections.catalog.reader import Sight
     from kbproc.engine.sources.blobs import Blobs
     from kbproc.engine.store.lane import Lane, T, Turns
@@ -66,10 +67,19 @@ class VisibleState:
         freshness = self._state.freshness(snapshot)
         if not freshness.pending_embeddings:
             return freshness
-        pending = self._state.model.pending_documents()
-        visible = snapshot.queries.documents_by_id(pending)
-        count = sum(chunks for id, chunks in pending.items() if id in visible)
+        count = self._pending_among_visible(snapshot.queries, freshness.pending_embeddings)
         return msgspec.structs.replace(freshness, pending_embeddings=count)
+
+    def _pending_among_visible(self, queries: Queries, pending_count: int) -> int:
+        """Returns how many visible chunks lack a vector.
+
+        It goes through the visible documents or the pending ones, whichever have fewer chunks.
+        """
+        if queries.chunk_total() < pending_count:
+            return self._state.model.pending_among(queries.chunk_counts())
+        pending = self._state.model.pending_documents()
+        visible = queries.documents_by_id(pending)
+        return sum(chunks for id, chunks in pending.items() if id in visible)
 
     # The members below name nothing that could be hidden, or their readers narrow them.
 

@@ -148,6 +148,11 @@ class Vectors:
         with self._lock:
             return self._waiting.by_document()
 
+    def pending_among(self, documents: Iterable[int]) -> int:
+        """Returns the number of pending chunks of these documents."""
+        with self._lock:
+            return sum(map(self._waiting.count_of, documents))
+
     def waits(self, document_id: int) -> bool:
         """Returns whether any chunk of this document is pending."""
         return self._waiting.has(document_id)

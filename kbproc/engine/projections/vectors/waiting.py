@@ -85,6 +85,10 @@ class PendingRows:
         """Returns the number of pending chunks of each document that has any."""
         return {document: len(ids) for document, ids in self._by_document.items()}
 
+    def count_of(self, document: int) -> int:
+        """Returns the number of pending chunks of a document."""
+        return len(self._by_document.get(document, ()))
+
     def has(self, document: int) -> bool:
         return document in self._by_document
 
