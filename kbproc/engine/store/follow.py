@@ -10,7 +10,7 @@ import contextlib
 import logging
 import shutil
 from collections.abc import Iterable, Iterator
-from itertools import islice, takewhile
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from kbproc.engine.projections.catalog.rows import IndexRow
     from kbproc.engine.projections.follower import Follower
 
-_BATCH = 2000
 _logger = logging.getLogger(__name__)
 
 
@@ -91,7 +90,7 @@ def _is_former_catalog(name: str) -> bool:
 
 def replay(log: Log, catalog: Catalog, to_seq: int | None = None) -> None:
     """Applies the records that the catalog lacks, up to `to_seq`, and commits."""
-    _fold(log.read(catalog.position.seq, to_seq), catalog)
+    catalog.apply(log.read(catalog.position.seq, to_seq))
     catalog.commit()
 
 
@@ -109,13 +108,8 @@ def fold(log: Log, catalog: Catalog) -> int | None:
             due.append(record.seq)
         return not due
 
-    _fold(takewhile(may_be_shown, log.read(catalog.position.seq, log.head.seq)), catalog)
+    catalog.apply(takewhile(may_be_shown, log.read(catalog.position.seq, log.head.seq)))
     return due[0] if due else None
-
-
-def _fold(records: Iterator[Record], catalog: Catalog) -> None:
-    while batch := list(islice(records, _BATCH)):
-        catalog.apply(batch)
 
 
 def may_go_on(log: Log, position: Position) -> bool:

@@ -20,6 +20,7 @@ from weakref import WeakSet
 from kbproc.base.errors import KbprocError
 from kbproc.base.failpoints import reach
 from kbproc.base.paths import uri_path
+from kbproc.base.structs import batches
 from kbproc.base.workers import Pace, at_once
 from kbproc.engine.log.record import START, Position, Record
 from kbproc.engine.projections.catalog import checks, tables
@@ -54,6 +55,8 @@ _WAL_BYTES = 16 << 20
 # After so many more it is tried again where a reader still needed the end of the WAL.
 _RETRY_BYTES = 1 << 20
 _COMMIT_BYTES = 100_000
+_PART = 4 << 20  # bytes of records that are folded at once
+_EMPTY_RECORD = 1000
 _STATEMENTS = 500  # prepared statements that a connection remembers
 _PRAGMAS = [
     "synchronous = normal",
@@ -230,17 +233,18 @@ class Catalog:
     ) -> None:
         """Folds records in, in order; readers see them after `commit`.
 
-        `decode` returns a record's events; who has just encoded them has them still.
+        `decode` returns a record's events; who has just encoded them has them still. A fold holds
+        the new rows of its records in memory, so it takes records of some megabytes at a time.
         """
         self._begin()
         from kbproc.engine.projections.catalog.folds import fold  # a read needs no events
 
-        records = list(records)
-        self._head, changed = fold(self._tables, records, self.head, decode)
-        self._is_head_new = True
-        self._new_bytes += _COMMIT_BYTES + sum(3 * len(record.events) for record in records)
-        self.roster_changed = self.roster_changed or changed
-        reach("catalog.applied")
+        for part in batches(records, lambda record: _EMPTY_RECORD + len(record.events), most=_PART):
+            self._head, changed = fold(self._tables, part, self.head, decode)
+            self._is_head_new = True
+            self._new_bytes += _COMMIT_BYTES + sum(3 * len(record.events) for record in part)
+            self.roster_changed = self.roster_changed or changed
+            reach("catalog.applied")
 
     @contextlib.contextmanager
     def savepoint(self) -> Iterator[None]:

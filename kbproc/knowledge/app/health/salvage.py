@@ -314,9 +314,7 @@ def _draft(record: RewrittenRecord, ts: str, salt: str) -> RecordDraft:
 
 def _fold(catalog: Catalog, chain: Iterable[Record]) -> None:
     since = catalog.position.seq
-    rest = (record for record in chain if record.seq > since)
-    while batch := list(islice(rest, _BATCH)):
-        catalog.apply(batch)
+    catalog.apply(record for record in chain if record.seq > since)
     catalog.commit()
 
 
