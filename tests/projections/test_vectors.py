@@ -316,12 +316,15 @@ def test_what_is_staged_is_seen_once_it_is_committed(view: Vectors) -> None:
     assert (view.position.seq, len(view.snapshot()), view.pending_count) == (3, 0, 0)
 
 
-def test_a_rebuild_holds_exactly_its_rows(view: Vectors) -> None:
-    rows = fill(view, 60)
+@pytest.mark.parametrize("threads", [None, 1])
+def test_a_rebuild_holds_exactly_its_rows(view: Vectors, threads: int | None) -> None:
+    rows, view.flat_limit = fill(view, 60), 20
     view.fold()
     apply(view, [], [row(900, 900)], Position(2, "h"))
     before = view.snapshot()
-    view.rebuild((r for r in rows[10:]), Position(9, "i"))
+    view.rebuild((r for r in rows[10:]), Position(9, "i"), threads=threads)
+    in_tail = len(view.snapshot().tail)
+    assert (view.snapshot().graph is None, in_tail) == ((threads is None), 0 if threads else 50)
     assert view.position == Position(9, "i")
     assert vector_differences(view, rows[10:]) == []
     assert hits(view.snapshot().search(embed("q"), 5)) == brute(view.pack, rows[10:], embed("q"), 5)

@@ -55,18 +55,27 @@ class Slots:
 
     def add(self, rows: Sequence[VectorRow], packed: NDArray[np.int64]) -> None:
         """Adds a slot for each row. `packed`: the rows of their vectors in the pack."""
+        first = self.count - self._in_graph
+        self.append(rows, packed)
+        if len(rows):
+            self._tail = grown(self._tail, first + len(rows))
+            self._tail[first : first + len(rows)] = units(self._pack, packed)
+
+    def append(self, rows: Sequence[VectorRow], packed: NDArray[np.int64]) -> None:
+        """Adds slots without their vectors, for which `keep` has to be called.
+
+        So vectors that go into a graph are never in the tail, where they take twice the memory.
+        """
         if not len(rows):
             return
         first, count = self.count, self.count + len(rows)
         self._slots = grown(self._slots, count)
         self._alive = grown(self._alive, count)
-        self._tail = grown(self._tail, count - self._in_graph)
         new = self._slots[first:count]
         new["chunk"] = [row.chunk_id for row in rows]
         new["document"] = [row.document_id for row in rows]
         new["kb"] = [self._kb_code(row.kb) for row in rows]
         new["row"] = packed
-        self._tail[first - self._in_graph : count - self._in_graph] = units(self._pack, packed)
         self._alive[first:count] = True
         self._newest = max(self._newest, int(new["document"].max()))
         self.count = count

@@ -11,7 +11,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from msgspec import Struct
@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from kbproc.base.durable import Look, SoundFiles, last_look, look_at
 from kbproc.base.errors import KbprocError
 from kbproc.base.failpoints import reach
+from kbproc.base.structs import batches
 from kbproc.engine.log.record import START, Position
 from kbproc.engine.models.graph import Graph, build_graph, read_graph, write_graph
 from kbproc.engine.models.pack import VectorPack
@@ -29,7 +30,11 @@ from kbproc.engine.projections.vectors.search import VectorSnapshot
 from kbproc.engine.projections.vectors.slots import Slots
 from kbproc.engine.projections.vectors.waiting import PendingRows, VectorRow, keyed
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
 FLAT_LIMIT = 20_000
+_ROWS_AT_ONCE = 10_000
 
 StringOf = Callable[[IndexRow], str]
 
@@ -119,14 +124,26 @@ class Vectors:
     def rollback(self) -> None:
         self._staged = []
 
-    def rebuild(self, rows: Iterable[IndexRow], position: Position) -> None:
-        """Replaces all rows. Searches see the old state until then; drops a running fold."""
-        change = _ViewChange((), keyed(rows, self.key), position)
+    def rebuild(
+        self, rows: Iterable[IndexRow], position: Position, *, threads: int | None = None
+    ) -> None:
+        """Replaces all rows. Searches see the old state until then; drops a running fold.
+
+        `threads`: so many make a graph of rows above the flat limit. None: all go into the tail.
+        """
+        slots, waiting = Slots(self.pack), PendingRows()
+        for part in batches(rows, lambda row: 1, most=_ROWS_AT_ONCE):
+            self._put(keyed(part, self.key), position.seq, waiting, slots.append)
+        graph = None
+        if threads and slots.count > self.flat_limit:
+            pack_rows = slots.slots["row"]
+            graph = build_graph(self.pack, pack_rows, threads=threads, cancelled=lambda: False)
+        slots.keep(np.arange(slots.count), graph)
         with self._lock:
             self._generation += 1
             self._staged = []
-            self._slots, self._waiting = Slots(self.pack), PendingRows()
-            self._apply_change(change)
+            self._graph_file = None
+            self._slots, self._waiting, self._position = slots, waiting, position
             self._publish()
 
     def damaged(self) -> list[str]:
@@ -268,12 +285,22 @@ class Vectors:
             documents = sorted(set(change.removed))
             self._slots.remove(np.array(documents, np.int64))
             self._waiting.forget(documents)
-        packed = self.pack.rows([row.key for row in change.rows])
-        present = packed >= 0
-        self._slots.add(list(itertools.compress(change.rows, present)), packed[present])
-        for row in itertools.compress(change.rows, ~present):
-            self._waiting.add(replace(row, seq=change.position.seq))
+        self._put(change.rows, change.position.seq, self._waiting, self._slots.add)
         self._position = change.position
+
+    def _put(
+        self,
+        rows: list[VectorRow],
+        seq: int,
+        waiting: PendingRows,
+        add: Callable[[list[VectorRow], NDArray[np.int64]], None],
+    ) -> None:
+        """Adds rows whose vectors the pack has to slots; the others become pending."""
+        packed = self.pack.rows([row.key for row in rows])
+        present = packed >= 0
+        add(list(itertools.compress(rows, present)), packed[present])
+        for row in itertools.compress(rows, ~present):
+            waiting.add(replace(row, seq=seq))
 
 
 def _load_graph(folder: Path, file: manifest.GraphFile) -> Graph | None:
