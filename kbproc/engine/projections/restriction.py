@@ -12,9 +12,13 @@ class Restriction(Struct, frozen=True):
 
     `kbs`: only chunks with one of these labels (see filters); `without`: no chunks with one of
     these. `documents`: only chunks of these documents; `exclude`: none of theirs; both sorted.
+    `tags`: only chunks of documents with all of these tags, or with one if `any_tag`. The full-text
+    index knows them; with them `documents` says the same to the vectors, which do not.
     """
 
     kbs: tuple[str, ...] | None = None
     without: tuple[str, ...] = ()
     documents: Ids | None = None
     exclude: Ids | None = None
+    tags: tuple[str, ...] | None = None
+    any_tag: bool = False

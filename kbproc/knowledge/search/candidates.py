@@ -227,15 +227,21 @@ def everything(snapshot: Snapshot) -> Restriction:
 
 
 def restriction_of(
-    snapshot: Snapshot, filter: DocumentFilter, *, indexed: bool = True
+    snapshot: Snapshot, filter: DocumentFilter, *, indexed: bool = True, by_meaning: bool = True
 ) -> Restriction:
     """Translates a filter for the indexes.
 
-    Knowledge bases, entries and superseded entries become labels, which cost nothing. Every other
+    Knowledge bases, entries and superseded entries become labels, which cost nothing, nor do tags
+    without other conditions unless vectors are searched, too (`by_meaning`). Every other
     condition becomes a list of document ids: of those that meet it, or of the others that have the
     labels, whichever are fewer. Expired entries are listed by id, and so are documents that the
     full-text index lacks, unless `indexed` is False.
     """
+    if filter.tags is not None and (rest := replace(filter, tags=None)) == rest.by_label:
+        restriction = restriction_of(snapshot, rest, indexed=indexed)
+        documents = snapshot.document_ids(replace(filter, valid_at=None)) if by_meaning else None
+        any_tag, tags = filter.tags_mode == "any", tuple(filter.tags)
+        return replace(restriction, documents=documents, tags=tags, any_tag=any_tag)
     roster = snapshot.published.roster
     excluded = [
         None if filter.valid_at is None else roster.expired(filter.valid_at),

@@ -163,7 +163,8 @@ def question_of(request: Request, embedded: EmbeddedQuery, notice: list[str]) ->
     times = Times.of(params.query, request.now) if params.fusion != "rrf" else None
     typed = parse_query(_timeless(request, times))
     meaning = _meaning(request, typed, embedded, notice)
-    restriction = restriction_of(snapshot, request.filter)
+    by_meaning = meaning.vector is not None
+    restriction = restriction_of(snapshot, request.filter, by_meaning=by_meaning)
     query, notices = read(snapshot, typed, restriction)
     notice += notices
     conversations = _conversations(request, query)

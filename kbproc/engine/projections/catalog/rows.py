@@ -168,6 +168,7 @@ class IndexRow(Struct, frozen=True, array_like=True):
     path: str | None = None
     url: str | None = None
     aliases: list[str] = []
+    tags: list[str] = []
 
 
 class HitRow(Struct, frozen=True):

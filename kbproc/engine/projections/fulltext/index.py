@@ -36,7 +36,7 @@ from kbproc.engine.projections.fulltext.search import FullTextSnapshot
 from kbproc.engine.projections.fulltext.words import words_of
 
 # The first number changes with the schema, the second one with the analysis of words.
-_VERSION = [6, ANALYSIS_VERSION]
+_VERSION = [7, ANALYSIS_VERSION]
 
 _HEAP = 50_000_000
 _REBUILD_HEAP = 1_000_000_000  # a limit, so large that one segment holds all: 1 kB a chunk is used
@@ -232,6 +232,7 @@ def _create(folder: Path) -> tantivy.Index:
         .add_integer_field("chunk_id", indexed=True, fast=True)
         .add_integer_field("document_id", indexed=True, fast=True)
         .add_text_field("kb", tokenizer_name="raw", index_option="basic")
+        .add_text_field("tag", tokenizer_name="raw", index_option="basic")
         # Every chunk has EVERY, because its document frequency is the number of chunks that BM25's
         # statistics count, deleted ones included; tantivy has no other way to ask for it.
         # Chunks that are surely not in English have FOREIGN.
@@ -269,6 +270,7 @@ def _document(row: IndexRow) -> tantivy.Document:
         chunk_id=row.chunk_id,
         document_id=row.document_id,
         kb=row.label,
+        tag=row.tags,
         any=[EVERY, FOREIGN] if words.is_foreign else [EVERY],
         stem=_title_twice(words.stem),
         head=_title_twice(words.head),

@@ -140,7 +140,12 @@ class Clauses:
     def _required(self, restriction: Restriction) -> Iterator[tantivy.Query]:
         if restriction.kbs is not None and not self.holds_only(restriction.kbs):
             yield tantivy.Query.term_set_query(self._schema, "kb", restriction.kbs)
-        if restriction.documents is not None:
+        if restriction.any_tag:
+            yield tantivy.Query.term_set_query(self._schema, "tag", restriction.tags or ())
+        elif restriction.tags is not None:
+            for tag in restriction.tags:
+                yield tantivy.Query.term_query(self._schema, "tag", tag, "basic")
+        elif restriction.documents is not None:
             yield self.among("document_id", restriction.documents.tolist())
 
     def holds_only(self, kbs: Iterable[str]) -> bool:
