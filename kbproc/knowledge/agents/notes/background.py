@@ -229,9 +229,13 @@ class Notebooks:
             self._pending |= {slug for slug, path in self._folders.items() if path in folders}
 
     def _take_changes(self, paths: Collection[str] | None) -> None:
-        """Takes in what the notifications report."""
+        """Takes in what the notifications report.
+
+        Where they begin, every folder is synced: one that looks as at the last look may have been
+        synced in between, when it held more.
+        """
         if paths is None:
-            self._is_compare_due = True
+            self._sync_all()
         else:
             changed = list(map(Path, paths))
             self._mark_pending({*changed, *(path.parent for path in changed)})
