@@ -33,7 +33,7 @@ FILES = (
 
 
 TEXT = "how do i install git on the archive"
-# What pip does with a wheel that needs nothing, in a tenth of its time.
+# Unpacks a wheel that needs nothing, as pip does in ten times as long.
 UNPACK = """
 import glob, os, sys, zipfile
 [wheel] = glob.glob(os.path.join(os.environ["PIP_FIND_LINKS"], "*.whl"))
