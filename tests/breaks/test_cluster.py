@@ -26,6 +26,8 @@ WRITERS = 4 if LONG else 1
 # Seconds between two writes of a node, so that three nodes and four servers leave the processor to
 # other tests; a write takes as long, so that most blows meet one.
 PACE_S = 0.0 if LONG else 2 * PAUSE
+# While replicas move, which takes seconds, fewer writes suffice.
+SLOW_PACE_S = 0.0 if LONG else 8 * PAUSE
 BLOWS = int(os.environ.get("KBPROC_TEST_ROUNDS", "200" if LONG else "5"))
 
 
@@ -36,6 +38,7 @@ class Writer(threading.Thread):
         super().__init__(name=name, daemon=True)
         self.acked: dict[str, int] = {}
         self.odd: list[Any] = []
+        self.pace_s = PACE_S
         self._node = node
         self._ended = ended
 
@@ -47,7 +50,7 @@ class Writer(threading.Thread):
             while not self._is_written(token):
                 if self._ended.is_set():
                     return
-            self._ended.wait(PACE_S)
+            self._ended.wait(self.pace_s)
 
     def _is_written(self, token: str) -> bool:
         answer = self._node.ask("doc.create", title=token, text="Tea.", client_token=token)
@@ -149,6 +152,8 @@ def test_whoever_holds_the_stream_each_acknowledged_write_is_everywhere_once(
     dies for good, and another takes its place.
     """
     cluster.begin()
+    for writer in cluster.writers:
+        writer.pace_s = SLOW_PACE_S
     cluster.servers.add().start().ready()
     replicas, chance = Replicas(cluster.settings), random.Random(seed)
     for move in [leader_moves, dead_moves] if not LONG else chance.choices(MOVES, k=12):

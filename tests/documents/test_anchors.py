@@ -15,10 +15,11 @@ from kbproc.base.host import Host
 from kbproc.engine.store import edited_files
 from kbproc.knowledge.documents import anchors
 from tests.kit.git import run_git
+from tests.kit.patience import LONG
 from tests.kit.talk import Session
 
 Change = list[dict[str, Any]]
-EDITS = 1000
+EDITS = 1000 if LONG else 300
 
 
 def stored(session: Session, title: str, *sources: int | str, **more: Any) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import marshal
 import os
 import select
 import socket
@@ -26,7 +26,7 @@ def test_one_that_is_killed_at_once(tmp_path: Path, asks: bool) -> None:
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as control:
             control.connect(str(tmp_path / "kbproc.sock"))
             if asks:
-                socket.send_fds(control, [json.dumps(request).encode()], [theirs] * 3)
+                socket.send_fds(control, [marshal.dumps(request)], [theirs] * 3)
         os.close(theirs)
         assert select.select([ours], [], [], PATIENCE)[0]
         assert os.read(ours, 1) == b""

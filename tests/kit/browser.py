@@ -17,6 +17,21 @@ from tests.kit.shell import environment
 from tests.kit.start import start
 
 _SHOWN = "return document.getElementById('main')?.dataset.shown === location.hash"
+_READS = "return document.body.innerText.includes(arguments[0])"
+_FINDS = (
+    "return [...document.querySelectorAll(arguments[0])].find(e => e.checkVisibility() && "
+    "!e.disabled && (e.innerText || e.value || e.ariaLabel || '').includes(arguments[1]))"
+)
+# The page itself looks every 10 ms, for up to a second: a look from outside takes three processes.
+_LOOKS = """
+const done = arguments[arguments.length - 1];
+const condition = function () { %s };
+const look = (looks) => {
+  const value = condition.apply(null, arguments);
+  if (value || !looks) done(value); else setTimeout(look, 10, looks - 1);
+};
+look(100);
+"""
 CHROMIUM = shutil.which("chromium")
 DRIVER = shutil.which("chromedriver")
 Message = dict[str, Any]
@@ -141,10 +156,29 @@ class Person:
         return self
 
     def settled(self) -> None:
-        def is_settled() -> bool:
-            return self.script(_SHOWN) is True
+        self.awaited(_SHOWN, "the view")
 
-        until(is_settled, "the view", self.text)
+    def awaited(self, code: str, what: str, *arguments: Any) -> Any:
+        """Waits until the script returns something, and returns that."""
+        values: list[Any] = []
+
+        def look() -> Any:
+            values.append(self._look(_LOOKS % code, *arguments))
+            return values[-1]
+
+        until(look, what, self.text)
+        return values[-1]
+
+    def _look(self, code: str, *arguments: Any) -> Any:
+        """Returns what the script hands over; None if the document goes before."""
+        from selenium.common import JavascriptException
+
+        try:
+            return self.driver.execute_async_script(code, *arguments)
+        except JavascriptException as error:
+            if "unloaded" not in str(error):
+                raise
+            return None
 
     def script(self, code: str, *arguments: Any) -> Any:
         return self.driver.execute_script(code, *arguments)
@@ -154,17 +188,11 @@ class Person:
 
     def sees(self, *texts: str) -> None:
         for text in texts:
-            until(lambda text=text: text in self.text(), repr(text), self.text)
+            self.awaited(_READS, repr(text), text)
 
     def find(self, css: str, text: str = "") -> Any:
         """Returns the first shown element of this kind that holds the text."""
-        code = (
-            "return [...document.querySelectorAll(arguments[0])].find(e => e.checkVisibility() && "
-            "!e.disabled && (e.innerText || e.value || e.ariaLabel || '').includes(arguments[1]))"
-        )
-        nodes: list[Any] = []
-        until(lambda: nodes.append(self.script(code, css, text)) or nodes[-1], f"{css} {text}")
-        return nodes[-1]
+        return self.awaited(_FINDS, f"{css} {text}", css, text)
 
     def click(self, text: str, css: str = "button") -> None:
         self.script("arguments[0].click()", self.find(css, text))

@@ -9,6 +9,7 @@ import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
+from pathlib import Path
 from random import Random
 from re import _constants as codes  # type: ignore[attr-defined]
 from re import _parser as parser  # type: ignore[attr-defined]
@@ -17,13 +18,14 @@ from typing import Any, NamedTuple
 
 from kbproc.base import patterns
 from tests.kit.growth import LEAST_SIZE, MOST_GROWTH, TooLong, least_growth, limited, seconds
-from tools.code import ROOT, Code
-from tools.code import codes as codes_of
+from tools.code import ROOT, Code, code_of, files
 
 _Lazy = type(patterns.lazy(""))
 _WAYS = frozenset({"match", "fullmatch", "search", "findall", "finditer", "split", "sub", "subn"})
 _MAKERS = frozenset({"compile", *_WAYS})
 _ANCHORED = frozenset({"match", "fullmatch"})
+_HOLDS = re.compile(r"\bre\.|\blazy\(|\bpattern\b")
+_CONCERNS = re.compile(rf"{_HOLDS.pattern}|\.(?:{'|'.join(_WAYS)})\b")
 
 
 class Expression(NamedTuple):
@@ -52,11 +54,11 @@ def expressions() -> list[Expression]:
     """Returns the expressions of all modules: of calls of `re` and `lazy`, and those that other
     values hold, such as the shapes of secrets.
     """
-    codes = [each for each in codes_of("kbproc") if each.path.name != "__main__.py"]
+    codes = [code_of(path) for path in files("kbproc") if _concerns(path)]
     everywhere = _uses(codes)
     unique: dict[tuple[Any, ...], Expression] = {}
     for here in codes:
-        if not re.search(r"\bre\.|\blazy\(|\bpattern\b", here.text):
+        if not _HOLDS.search(here.text):
             continue
         name = ".".join(here.path.relative_to(ROOT).with_suffix("").parts)
         module = importlib.import_module(name.removesuffix(".__init__"))
@@ -65,6 +67,11 @@ def expressions() -> list[Expression]:
             ways = unique[key].ways if key in unique else frozenset()
             unique[key] = each._replace(ways=each.ways | ways)
     return list(unique.values())
+
+
+def _concerns(path: Path) -> bool:
+    """Returns True if the file may hold or use an expression; to parse all takes seconds."""
+    return path.name != "__main__.py" and bool(_CONCERNS.search(path.read_text(encoding="utf-8")))
 
 
 def _written(module: ModuleType, file: Code, everywhere: _Uses) -> Iterator[Expression]:

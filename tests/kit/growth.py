@@ -78,8 +78,9 @@ def growth(
 ) -> float:
     """Returns how many times as long twice the text takes, at a size that can be measured.
 
-    It compares with four times the text, so that a disturbed measurement weighs less. `size`: the
-    least characters. Where the longest text takes hardly any time, the growth is 1.
+    It compares with four times the text, so that a disturbed measurement weighs less, and looks
+    again only where one look does not show a small growth. `size`: the least characters. Where the
+    longest text takes hardly any time, the growth is 1.
     """
     try:
         with limited() as begin, _without_collections():
@@ -89,8 +90,13 @@ def growth(
                 size *= 2
                 begin()
             begin(max(_LIMIT_S, _TRIES * _SQUARES * least))
-            base = seconds(run, text_of(size), _TRIES)
-            return math.sqrt(seconds(run, text_of(4 * size), _TRIES) / base)
+            text, longer = text_of(size), text_of(4 * size)
+            base = min(least, seconds(run, text, 1))
+            top = seconds(run, longer, 1)
+            if top > MOST_GROWTH**2 * base:
+                base = min(base, seconds(run, text, _TRIES))
+                top = min(top, seconds(run, longer, _TRIES))
+            return math.sqrt(top / base)
     except TooLong:
         return math.inf
 

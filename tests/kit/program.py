@@ -7,7 +7,7 @@ If the program is killed, so is the forked process.
 from __future__ import annotations
 
 import contextlib
-import json
+import marshal
 import os
 import socket
 import sys
@@ -19,20 +19,22 @@ from typing import Any
 from tests.kit.start import start
 
 _MOST = 1 << 17
+# Imports only what is compiled into Python: `socket`, `signal` and `json` would double its start.
 _PROGRAM = """#!{python} -IS
-import json, os, signal, socket, sys
-control = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+import _signal, _socket, marshal, os, sys
+control = _socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
 control.connect({path!r})
 asked = dict(argv=sys.argv[1:], cwd=os.getcwd(), env=dict(os.environ))
 asked["env"].pop("LC_CTYPE", None)  # which this Python has added
-socket.send_fds(control, [json.dumps(asked).encode()], [0, 1, 2])
+streams = b"".join(fd.to_bytes(4, sys.byteorder) for fd in (0, 1, 2))
+control.sendmsg([marshal.dumps(asked)], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, streams)])
 pid = int(control.recv(20))
-for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-    signal.signal(number, lambda number, frame: os.kill(pid, number))
+for number in (_signal.SIGTERM, _signal.SIGINT, _signal.SIGHUP):
+    _signal.signal(number, lambda number, frame: os.kill(pid, number))
 os.closerange(0, 2)
 code = int(control.recv(20))
 if code < 0:
-    signal.signal(-code, signal.SIG_DFL)
+    _signal.signal(-code, _signal.SIG_DFL)
     os.kill(os.getpid(), -code)
 os._exit(code)
 """
@@ -78,7 +80,7 @@ def _serve(control: socket.socket, begins: Sequence[str]) -> None:
     with control:
         data, streams, _, _ = socket.recv_fds(control, _MOST, 3)
         if data:  # else it was killed before it asked
-            _run(control, json.loads(data), streams, begins)
+            _run(control, marshal.loads(data), streams, begins)
 
 
 def _run(

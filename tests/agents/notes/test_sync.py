@@ -553,6 +553,46 @@ def test_the_watcher_holds_large_removals_back(
     assert slugs(session) == ["aa", "bb", "cc", "dd", "ee", "ff"]
 
 
+def test_a_removal_before_the_system_reports_changes_is_found(
+    session: Session, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The folder is empty when it is looked at first, and again when the notifications begin."""
+    is_looked_at, begins, one_at_a_time = threading.Event(), threading.Event(), threading.Lock()
+    scan, look = notefiles.scan, background.fingerprint
+
+    def looks(path: Path) -> int:
+        number = look(path)
+        is_looked_at.set()
+        return number
+
+    def whole(*args: Any, **named: Any) -> notefiles.Scan:
+        with one_at_a_time:
+            return scan(*args, **named)
+
+    def follow(folders: object, stop: threading.Event, concerns: object) -> Iterator[set[str]]:
+        while not begins.wait(changes.LOOK_MS / 1000):
+            if stop.is_set():
+                return
+        yield set()
+        stop.wait()
+
+    monkeypatch.setattr(background, "fingerprint", looks)
+    monkeypatch.setattr(notefiles, "scan", whole)
+    monkeypatch.setattr(changes, "follow", follow)
+    books: Notebooks = session.library.notebooks  # type: ignore[attr-defined,unused-ignore]
+    with one_at_a_time:
+        books.start()
+        assert is_looked_at.wait(PATIENCE)
+        write(folder, todo="one")
+    eventually(lambda: slugs(session) == ["todo"])
+    session.data("note.sync", agent="gitea")  # waits for a scan that began before
+    (folder / "todo.md").unlink()
+    begins.set()
+    notice = lambda: session.ask("note.list", agent="gitea")["result"]["meta"].get("notice")  # noqa: E731
+    eventually(lambda: any("have no file any more" in warning for warning in notice() or []))
+    books.close()
+
+
 def test_agents_that_come_while_it_watches(
     session: Session, folder: Path, watched: Notebooks, tmp_path: Path
 ) -> None:

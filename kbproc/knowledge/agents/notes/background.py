@@ -261,8 +261,24 @@ class Notebooks:
                 due = self._pending or self._retries
                 self._pending, self._retries = set(), self._retries - due
             for slug in sorted(due):
-                self.sync_agent(slug)
+                self._sync_between_looks(slug)
         return LOOK_S
+
+    def _sync_between_looks(self, slug: str) -> None:
+        """Syncs the agent's folder, and drops its fingerprint if that has changed.
+
+        The fingerprint of the last look may come back after the sync: an empty folder gets notes,
+        the sync records them, and a person removes them.
+        """
+        folder = self._folders.get(slug)
+        if folder is None:  # the agent was deleted
+            return
+        before = fingerprint(folder)
+        self.sync_agent(slug)
+        if before == fingerprint(folder):
+            self._fingerprints[folder] = before
+        else:
+            self._fingerprints.pop(folder, None)
 
     def sync_agent(self, slug: str) -> None:
         agent = self._store.published.roster.agents.get(slug)
