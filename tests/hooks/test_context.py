@@ -100,6 +100,10 @@ def test_clients_with_other_names(project: Project) -> None:
     stdin = json.dumps({**members, "hook_event_name": "sessionStart"}).encode()
     cursor = json.loads(project.hook("session-start", stdin=stdin).out)
     assert list(cursor) == ["additional_context"] and "CI cache" in cursor["additional_context"]
+    for prompt, answered in ((QUESTION, True), ("go on", False)):
+        sent = {**members, "hook_event_name": "beforeSubmitPrompt", "prompt": prompt}
+        answer = json.loads(project.hook("prompt", stdin=json.dumps(sent).encode()).out)
+        assert list(answer) == ["additional_context"] * answered, "an empty answer is a failure"
 
 
 def test_a_session_is_shown_nothing_twice(project: Project) -> None:
