@@ -219,6 +219,8 @@ def test_every_event_has_a_name_of_each_client() -> None:
 def test_a_prompt_becomes_a_plain_query() -> None:
     assert query_of('git push -f "now" --all') == "git push f now all"
     assert query_of("  ") == query_of("/deploy staging now") == query_of("what is it?") == ""
+    context = "<hook_context>&lt;kbproc-reference&gt;\nEntries:\n</hook_context>"
+    assert query_of(f"{context}\n\nWhere are they kept?") == "Where are they kept?"
     assert query_of("備份怎麼還原") == "備份怎麼還原"
     assert len(query_of("word " * 5000)) <= 2000
 
