@@ -1,9 +1,9 @@
 """`python -m bench.hooks [COLLECTIONS]`: how long hooks take, and what they add to prompts.
 
 It runs `kbproc hook prompt` as a client does: attached to an owner, cold, beside an ingest, and
-while owners are killed. With a folder of collections (locomo, clapnq-dev) it asks their questions
-and counts the answers that hold a passage which the collection judges relevant, and the questions
-without an answer that get nothing.
+while owners are killed; and `kbproc hook tool` beside an owner. With a folder of collections
+(locomo, clapnq-dev) it asks their questions and counts the answers that hold a passage which the
+collection judges relevant, and the questions without an answer that get nothing.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ from kbproc.surfaces.hooks.options import TOKENS, options_of
 _PATIENT = ("--deadline-ms", "60000")
 _IN_SESSION = 20  # prompts
 _BYTES_IN_TOKEN = 4  # an average of English
+_NAMED = 40  # files that the store names
 _UNKNOWN = ("without an answer", "of another collection")
 _PLACE = re.compile(r"^\[.*\] .*document (\d+)\b", re.MULTILINE)
 
@@ -68,14 +69,45 @@ def _print(rows: Iterable[list[str]]) -> None:
 def _latencies(folder: Path, count: int) -> Iterator[list[str]]:
     setting = Setting(folder=folder, quick=False, files=None)
     store = setting.store(setting.small, "onnx")
-    prompts = real_text.queries(count)
-    yield ["leg", "prompts", "p50", "p95", "p99", "over 1 s"]
+    prompts = [Event("prompt", {"prompt": text}) for text in real_text.queries(count)]
+    yield ["leg", "hooks", "p50", "p95", "p99", "over 1 s"]
     with serve(store) as owner:
         answer(owner.ask(request("search", query="warm")))
         yield _row("attached", _timed(store, prompts))
+        for number in range(_NAMED):
+            title = f"rates_{number}.py is generated"
+            answer(owner.ask(request("knowledge.store", title=title, body="Edit its source.")))
+        for leg, acts in _acts(count).items():
+            yield _row(leg, _timed(store, acts))
     yield _row("cold, words only", _timed(store, prompts))
     yield _row("beside an ingest", _beside_an_ingest(folder, store, prompts))
     yield _row("while owners are killed", _while_owners_die(store, prompts))
+
+
+class Event(NamedTuple):
+    """One event of a client: the hook's name, and the members that the client sends."""
+
+    hook: str
+    members: dict[str, Any]
+
+
+def _acts(count: int) -> dict[str, list[Event]]:
+    """Returns leg → events of tools; a session gets what names a file once."""
+
+    def event(**tool_input: str) -> Event:
+        members = {"hook_event_name": "PreToolUse", "tool_name": "any", "tool_input": tool_input}
+        return Event("tool", members)
+
+    numbers = range(count)
+    return {
+        "an edit of a file that is named": [
+            event(file_path=f"rates_{number % _NAMED}.py", content="x") for number in numbers
+        ],
+        "an edit of a file that is not": [
+            event(file_path=f"sums_{number}.py", content="x") for number in numbers
+        ],
+        "a command that only looks": [event(command="ls -la")] * count,
+    }
 
 
 def _row(leg: str, seconds: list[float]) -> list[str]:
@@ -85,16 +117,17 @@ def _row(leg: str, seconds: list[float]) -> list[str]:
 
 
 def _timed(
-    store: Path, prompts: Iterable[str], before: Callable[[int], None] = lambda number: None
+    store: Path, events: Iterable[Event], before: Callable[[int], None] = lambda number: None
 ) -> list[float]:
     """Returns the seconds from the start of each hook to its end. `before` comes first."""
-    return [_seconds(store, number, each, before) for number, each in enumerate(prompts)]
+    return [_seconds(store, number, each, before) for number, each in enumerate(events)]
 
 
-def _seconds(store: Path, number: int, query: str, before: Callable[[int], None]) -> float:
+def _seconds(store: Path, number: int, client_event: Event, before: Callable[[int], None]) -> float:
     before(number)
-    event = {"prompt": query, "session_id": f"bench-{number // _IN_SESSION}", "cwd": str(store)}
-    command = [*KBPROC, "hook", "prompt", "--store", str(store), *_PATIENT]
+    session = f"{client_event.hook}-{number // _IN_SESSION}"
+    event = {**client_event.members, "session_id": session, "cwd": str(store)}
+    command = [*KBPROC, "hook", client_event.hook, "--store", str(store), *_PATIENT]
     started = time.perf_counter()
     subprocess.run(
         command,
@@ -106,7 +139,7 @@ def _seconds(store: Path, number: int, query: str, before: Callable[[int], None]
     return time.perf_counter() - started
 
 
-def _beside_an_ingest(folder: Path, store: Path, prompts: list[str]) -> list[float]:
+def _beside_an_ingest(folder: Path, store: Path, prompts: list[Event]) -> list[float]:
     """Adds copies of a folder, each to a knowledge base of its own, until the prompts are done."""
     corpus.markdown_files(folder / "files", 300)
     ended = threading.Event()
@@ -134,7 +167,7 @@ def _kbproc(store: Path, *words: str) -> None:
     subprocess.run([*KBPROC, *words], env=env, capture_output=True, check=True)
 
 
-def _while_owners_die(store: Path, prompts: list[str]) -> list[float]:
+def _while_owners_die(store: Path, prompts: list[Event]) -> list[float]:
     """Kills the owner before every tenth prompt; the client that is attached then takes over."""
     serves = [serve(store), serve(store)]
 

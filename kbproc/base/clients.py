@@ -77,9 +77,8 @@ class Hooks(Struct, frozen=True, kw_only=True):
 
     def group(self, handler: dict[str, Any], matcher: str) -> dict[str, Any]:
         """Returns what stands in an event's list for a handler."""
-        if self.is_flat:
-            return handler
-        return {**({"matcher": matcher} if matcher else {}), "hooks": [handler]}
+        matched = {"matcher": matcher} if matcher else {}
+        return {**handler, **matched} if self.is_flat else {**matched, "hooks": [handler]}
 
     def handler(self, command: str, seconds: int) -> dict[str, Any]:
         """Returns what stands in the settings for a command that may take some seconds."""
@@ -219,13 +218,13 @@ CLIENTS = (
             file="hooks.json",
             events={
                 "session-start": "sessionStart",
+                "prompt": "beforeSubmitPrompt",
                 "pre-compact": "preCompact",
                 "session-end": "sessionEnd",
             },
+            tools=dict.fromkeys(("preToolUse", "postToolUseFailure"), "^(Shell|Write)$"),
             is_flat=True,
             first={"version": 1},
-            next_step="Cursor takes no context for a prompt, so it gets what holds for the "
-            "project when a session starts, and nothing more.",
         ),
         skills="skills",
     ),

@@ -615,6 +615,7 @@ class Note(Noun[Mode]):
         *,
         agent: str | None = None,
         updated_after: str | None = None,
+        stale: bool | None = None,
         **more: Unpack[data.PastList],
     ) -> List[data.NoteHead]: ...
     @method

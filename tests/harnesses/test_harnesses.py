@@ -138,6 +138,35 @@ def test_hooks_bring_what_the_store_knows(filled: Desk, name: str) -> None:
     assert not (filled.store / "hooks" / "log.ndjson").exists()
 
 
+FAILS = "sh publish_site.sh"
+# The agents' own tools that run a command, with their arguments.
+COMMANDS = {
+    "Claude Code": ("Bash", {"command": FAILS, "description": "Publishes."}),
+    "Codex": ("exec_command", {"cmd": FAILS}),
+    "Gemini CLI": ("run_shell_command", {"command": FAILS}),
+}
+
+
+def test_hooks_speak_of_a_command_and_of_its_failure(filled: Desk, name: str, note: Note) -> None:
+    if name not in HOOKED:
+        note("outcomes", "hears of a command, and of its error", "no hooks")
+        return
+    filled.run(
+        *("knowledge", "store", "--title", "publish_site.sh", "--body", "Wait for the night.")
+    )
+    error = "KeyError: no token of the registry was found"
+    body = f"{error} means that the vault is locked."
+    filled.run("knowledge", "store", "--title", "Vault", "--body", body)
+    tool, arguments = COMMANDS[name]
+    script = [store("first"), Call(tool, arguments, is_native=True), store("last")]
+    files = {"publish_site.sh": f"echo '{error}' >&2; exit 3\n"}
+    with filled.agent(name, script, prompt="publish", files=files) as agent:
+        agent.finish()
+    sent = "".join(agent.model.bodies)
+    heard = ["yes" if text in sent else "no" for text in ("Wait for the night", "vault is locked")]
+    note("outcomes", "hears of a command, and of its error", ", ".join(heard))
+
+
 # ------------------------------------------------------------------- destructive calls
 
 

@@ -14,6 +14,7 @@ from kbproc.base.host import Host
 from kbproc.engine.store import edited_files
 from kbproc.surfaces.hooks.act import NOTHING, Act, act_of, error_of, telling_line
 from kbproc.surfaces.hooks.tool import place_of
+from tests.kit.golden import Transcripts
 from tests.kit.hooks import Answered, Project
 from tests.kit.talk import Process, Session
 
@@ -97,6 +98,7 @@ def test_an_error_is_its_telling_line() -> None:
         "fatal: Authentication failed for 'u'"
     )
     assert telling_line("all is well") == ""
+    assert telling_line("Output: KeyError: x\nExit Code: 1") == "KeyError: x"
     assert act_of({}, FOLDER, error="all is well") == Act(error="") and act_of({}, "/") == NOTHING
 
 
@@ -106,9 +108,18 @@ def test_an_error_is_its_telling_line() -> None:
         ({"error": "Exit code 1\nboom"}, "Exit code 1\nboom"),
         ({"tool_response": {"error": {"message": "boom"}}}, "boom"),
         ({"tool_response": {"error": "boom", "llmContent": "x"}}, "boom"),
-        ({"tool_response": "Process exited with code 2\nboom"}, "Process exited with code 2\nboom"),
-        ({"tool_response": "Process exited with code 0\nfine"}, ""),
+        ({"tool_response": "a\nKeyError: boom\n"}, "a\nKeyError: boom\n"),
+        ({"tool_response": "error[E0382]: boom"}, "error[E0382]: boom"),
+        ({"tool_response": "KeyError: boom\nwas mended\n"}, ""),
+        ({"tool_response": "no error: fine\n"}, ""),
         ({"tool_response": {"stdout": "error: none"}}, ""),
+        ({"error_message": "boom", "failure_type": "error"}, "boom"),
+        (
+            {"tool_response": {"llmContent": "Output: boom\nExit Code: 2", "returnDisplay": "x"}},
+            "Output: boom\nExit Code: 2",
+        ),
+        ({"tool_response": {"llmContent": "Output: fine\nProcess Group PGID: 7"}}, ""),
+        ({"tool_response": {"llmContent": [{"text": "x"}]}}, ""),
         ({}, ""),
     ],
 )
@@ -196,6 +207,88 @@ def test_an_error_at_the_end_of_a_text_comes_with_what_was_done(project: Project
         project, "5", "Exit code 1\nKeyError: no ledger of the month was opened"
     ).context
     assert "KeyError: no ledger" in context and "weighs the coins" in context
+
+
+# The clients' events of a command and of a failure, by their published schemas.
+_BOTH = {"session_id": "5b1c", "cwd": FOLDER}
+_CURSOR = {
+    "conversation_id": "5b1c",
+    "generation_id": "7",
+    "model": "m",
+    "session_id": "5b1c",
+    "cursor_version": "2.9",
+    "workspace_roots": [FOLDER],
+    "transcript_path": None,
+    "user_email": None,
+    "tool_use_id": "2",
+    "cwd": "",
+}
+_PUSH = {"tool_input": {"command": "git push origin main"}}
+_EDIT = {"tool_input": {"file_path": f"{FOLDER}/shop/rates.py", "content": "RATES = {}\n"}}
+_ERROR = "ModuleNotFoundError: No module named 'shop_rates'"
+_FAILED = {
+    "llmContent": f"Output: {_ERROR}\nExit Code: 1\nProcess Group PGID: 9",
+    "returnDisplay": _ERROR,
+}
+CLIENTS: dict[str, dict[str, Any]] = {
+    "claude-code command": {"hook_event_name": "PreToolUse", "tool_name": "Bash", **_PUSH, **_BOTH},
+    "claude-code failure": {
+        "hook_event_name": "PostToolUseFailure",
+        "tool_name": "Bash",
+        **_PUSH,
+        **_BOTH,
+        "error": f"Exit code 1\n{_ERROR}",
+        "is_interrupt": False,
+    },
+    "codex failure": {
+        "hook_event_name": "PostToolUse",
+        "tool_name": "Bash",
+        **_PUSH,
+        **_BOTH,
+        "tool_response": f"{_ERROR}\n",
+    },
+    "gemini edit": {
+        "hook_event_name": "AfterTool",
+        "tool_name": "write_file",
+        **_EDIT,
+        **_BOTH,
+        "tool_response": {"llmContent": "Successfully overwrote file.", "returnDisplay": ""},
+    },
+    "gemini failure": {
+        "hook_event_name": "AfterTool",
+        "tool_name": "run_shell_command",
+        **_PUSH,
+        **_BOTH,
+        "tool_response": _FAILED,
+    },
+    "cursor command": {"hook_event_name": "preToolUse", "tool_name": "Shell", **_PUSH, **_CURSOR},
+    "cursor edit": {"hook_event_name": "preToolUse", "tool_name": "Write", **_EDIT, **_CURSOR},
+    "cursor failure": {
+        "hook_event_name": "postToolUseFailure",
+        "tool_name": "Shell",
+        **_PUSH,
+        **_CURSOR,
+        "error_message": _ERROR,
+        "failure_type": "error",
+        "is_interrupt": False,
+    },
+    "cursor nothing": {
+        "hook_event_name": "preToolUse",
+        "tool_name": "Shell",
+        **_CURSOR,
+        "tool_input": {"command": "ls"},
+    },
+}
+
+
+@pytest.mark.parametrize("name", CLIENTS)
+def test_each_client_gets_its_answer(project: Project, name: str, snapshot: Any) -> None:
+    sent = json.dumps({**CLIENTS[name], "session_id": name})
+    stdin = sent.replace(FOLDER, str(project.folder)).encode()
+    answer = project.hook("tool", stdin=stdin)
+    assert (answer.code, answer.err, project.problems()) == (0, b"", [])
+    text = f"> {sent}\n< {answer.out.decode()}"
+    assert text == snapshot(extension_class=Transcripts)
 
 
 def test_an_unsure_hook_is_silent(project: Project) -> None:

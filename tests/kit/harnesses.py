@@ -30,6 +30,7 @@ from tests.kit.start import REPO
 INSTALLED = REPO / ".harnesses"
 PROGRAMS = INSTALLED / "node_modules" / ".bin"
 INSTALL = "make harnesses"
+PATIENT = "20000"  # milliseconds for a hook
 PORT = 8080  # the model's, in every namespace
 URL = f"http://127.0.0.1:{PORT}"
 KEY = "scripted"
@@ -183,7 +184,7 @@ def _driver(name: str) -> Harness:
 HARNESSES = {
     "Claude Code": Harness(
         program=PROGRAMS / "claude",
-        command=("--print", "go", "--model", "sonnet", "--allowedTools", "mcp__kbproc"),
+        command=("--print", "go", "--model", "sonnet", "--allowedTools", "mcp__kbproc,Bash"),
         prepare=_claude,
         client="claude-code",
     ),
@@ -358,7 +359,11 @@ class Desk:
         """Installs the hooks; returns the harness with this prompt."""
         assert harness.client is not None
         hooks = ("hook", "install", harness.client, "--yes", "--store", str(self.store))
-        self.run(*hooks, "--deadline-ms", "20000", cwd=places.project, env=env)
+        self.run(*hooks, "--deadline-ms", PATIENT, cwd=places.project, env=env)
+        # Before an act a hook has 300 ms, which a busy machine needs for its process alone.
+        for file in places.home.rglob("*"):
+            if file.suffix in {".json", ".toml"} and " hook tool" in (text := file.read_text()):
+                file.write_text(text.replace(" hook tool", f" hook tool --deadline-ms {PATIENT}"))
         words = [prompt if word == "go" else word for word in harness.command]
         trust = ["--dangerously-bypass-hook-trust"] if harness.client == "codex" else []
         return harness._replace(command=(*words[:1], *trust, *words[1:]))

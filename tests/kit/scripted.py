@@ -25,19 +25,23 @@ _WAIT = "WaitForMcpServers"
 
 
 class Call(NamedTuple):
-    """A tool call of the script. `before` runs before the model requests it."""
+    """A tool call of the script. `before` runs before the model requests it.
+
+    `is_native`: the tool is the agent's own.
+    """
 
     tool: str
     arguments: Message = {}
     before: Callable[[], object] = lambda: None
+    is_native: bool = False
 
 
 class Model:
     """A scripted model that records its tools and the results of its calls.
 
     `bodies`: the requests. `offers`: the tool names in each request. `tools`: kbproc's tools by
-    kbproc's names. `results`: of calls of kbproc's tools. `is_prefixed`: the agent prefixes the
-    server's name.
+    kbproc's names. `results`: of calls of kbproc's tools, and of the agent's that the script names.
+    `is_prefixed`: the agent prefixes the server's name.
     """
 
     def __init__(self, script: Sequence[Call], *, is_prefixed: bool) -> None:
@@ -49,6 +53,7 @@ class Model:
         self.first_offer: float | None = None
         self._failure: BaseException | None = None
         self._is_prefixed = is_prefixed
+        self._native = {call.tool for call in script if call.is_native}
         self._done: set[int] = set()
         self._answering = threading.Lock()
 
@@ -78,9 +83,9 @@ class Model:
                 if self._is_own(tool.namespace or tool.name)
             }
             results = [text for name, text in ask.results if self._is_own(name)]
-            if not own and not results:
+            if not own.keys() - self._native and not results:
                 return self._other(ask)
-            self.tools = self.tools | own
+            self.tools |= {name: tool for name, tool in own.items() if name not in self._native}
             if self.first_offer is None:
                 self.first_offer = time.time()
             self.results = results
@@ -111,7 +116,8 @@ class Model:
         return Reply("", waiting[0]) if waiting else Reply("{}")
 
     def _is_own(self, name: str) -> bool:
-        return not self._is_prefixed or _PREFIX.match(name) is not None
+        is_own = not self._is_prefixed or _PREFIX.match(name) is not None
+        return is_own or name in self._native
 
 
 class _Server(http.server.ThreadingHTTPServer):

@@ -598,3 +598,29 @@ def test_everybody_can_read_it_on_a_phone_too(person: Person, scheme: str) -> No
         assert serious == {}
     finally:
         person.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def test_what_was_derived_from_a_source_that_has_changed(person: Person) -> None:
+    """An entry and a note say so, also where they are found, and are listed apart."""
+
+    def store(title: str, *sources: int) -> int:
+        entry = {"title": title, "body": f"{title}: we sail.", "derived_from": list(sources)}
+        return int(person.page.data("knowledge.store", **entry)["id"])
+
+    old, new = store("Tide table"), store("Newer table")
+    derived = store("Sailing times", old)
+    text = f"---\nderived_from: [{old}]\n---\nWe sail at six."
+    person.page.data("note.put", agent="gitea", slug="sailing", text=text)
+    person.open("entries?stale=1")
+    assert "Sailing times" not in person.text()
+    person.open(f"entry/{old}").click("Supersede…")
+    person.type("dialog input[type=number]", str(new))
+    person.click("Supersede", "dialog .row.end button:last-child")
+    person.click("Confirm", "dialog button")
+    person.sees("It took the place of")  # the page goes there by itself
+    for place in ("entries?stale=1", "notes/gitea?stale=1", "search?q=we+sail"):
+        person.open(place).sees("source changed")
+    person.open("notes/gitea?stale=1").sees("Sailing")
+    assert "gitea-webhooks" not in person.text()
+    for place in (f"entry/{derived}", "note/gitea/sailing"):
+        person.open(place).sees("Source changed since", "Tide table")

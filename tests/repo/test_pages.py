@@ -132,3 +132,18 @@ def test_numbers_in_the_readme_stand_where_its_links_lead() -> None:
         there = pages.find(link)[1].text
         for number in re.findall(r"(?<![\w-])\.?\d[\d,.]*\b", answer):
             assert number in there, f"{question.strip()}: {number} is not in {link}"
+
+
+def test_ten_tasks_are_a_click_and_a_screen_away() -> None:
+    """The page says of each task which link leads to it, and on which line its command stands."""
+    readme = (REPO / "README.md").read_text(encoding="utf-8")
+    table = (REPO / "docs" / "evidence" / "tasks.md").read_text(encoding="utf-8")
+    rows = [line.split("|")[1:-1] for line in table.splitlines() if "](../" in line]
+    assert len(rows) == 10
+    for task, clicks, page, command, line in rows:
+        (link,) = LINK.findall(page)
+        assert f"](docs/{link.removeprefix('../')})" in readme and clicks.strip() == "1", task
+        section = pages.find(link.removeprefix("../").replace(".md", ""))[1]
+        lines = as_text(section.text, width=80, color=False).splitlines()
+        places = [n for n, text in enumerate(lines, 1) if command.strip().strip("`") in text]
+        assert places[0] == int(line) <= 24, task

@@ -13,10 +13,13 @@ from email import message_from_bytes
 from pathlib import Path
 
 import pytest
+from markdown_it import MarkdownIt
 
 from kbproc import __version__
+from kbproc.surfaces.shell import pages
 from tests.kit.patience import LONG
 from tests.kit.start import REPO
+from tools.generate.plugin import REGISTERED
 
 # Folders beside the package in a checkout → their places inside it in a wheel.
 WITHIN = {"schemas": "schemas", "docs": "docs", "plugin": "plugin", "contract": "contract/cases"}
@@ -83,6 +86,22 @@ def test_it_says_what_it_is(dist: Path) -> None:
     required = [line for line in metadata.get_all("Requires-Dist", []) if "extra ==" not in line]
     assert not {"torch", "sentence-transformers", "pytest"} & {name(line) for line in required}
     assert b"kbproc = kbproc.__main__:main" in entries[f"{about}/entry_points.txt"]
+
+
+def test_an_index_shows_a_description_without_broken_links(dist: Path) -> None:
+    """An index has none of the repository's files, so every place must be whole."""
+    entries = contents(wheel_in(dist))
+    metadata = message_from_bytes(entries[f"kbproc-{__version__}.dist-info/METADATA"])
+    assert metadata["Description-Content-Type"] == "text/markdown"
+    text = metadata.get_payload(decode=True).decode()
+    children = [child for token in MarkdownIt().parse(text) for child in token.children or ()]
+    places = {child.attrGet("href") or child.attrGet("src") for child in children} - {None}
+    assert [place for place in places if not str(place).startswith("https://")] == []
+    assert f"<!-- mcp-name: {REGISTERED} -->" in text, "the registry of servers looks for it"
+    assert "pip install kbproc" in text and "pip install ." not in text
+    for page, _, anchor in re.findall(r"`kbproc docs ([\w/-]+)(#([\w-]+))?`", text):
+        section = pages.find(f"{page}#{anchor}" if anchor else page)
+        assert section[1].text, page
 
 
 def name(requirement: str) -> str:

@@ -14,7 +14,7 @@ from msgspec import structs
 from kbproc.base.text.query import parse_query
 from kbproc.engine.projections.catalog.catalog import Catalog
 from kbproc.engine.projections.catalog.rows import HitRow
-from kbproc.knowledge.search.conversations import Conversations
+from kbproc.knowledge.search.conversations import Conversations, people_in
 from kbproc.knowledge.search.fusion import Fused
 from tests.kit.shared import shared_store
 from tests.kit.talk import Session
@@ -112,6 +112,17 @@ def test_the_named_speaker_comes_first_and_alone_answers(filled: Session) -> Non
     of_ann = found("did Ann say that a canoe tips over whenever a ferry passes")
     assert of_ann["confidence"] != "none"
     assert of_ann["results"][0]["score"] > best["score"]
+    # No turn answers for a person whom no text names.
+    for query in ("did Gina say that a canoe tips over whenever", "Gina's canoe tips over as"):
+        assert found(f"{query} a ferry passes")["confidence"] == "none", query
+    assert found("whenever a ferry passes does Crane say a canoe tips over")["confidence"] != "none"
+
+
+def test_a_question_is_about_its_subject_and_a_possessor() -> None:
+    assert people_in("What did Jon say about Gina's store? Is Tim at home, and has It gone?") == {
+        *("jon", "gina", "tim")
+    }
+    assert people_in("Has North Carolina a coast? What did he buy for Christmas in PARIS?") == set()
 
 
 def test_the_turns_beside_a_hit_are_shown_with_it(filled: Session) -> None:

@@ -1,14 +1,27 @@
-"""The files by which indexes and programs find kbproc fit what these ask for."""
+"""The files by which indexes and programs find kbproc fit what these ask for.
+
+The published schemas of server.json and of the plugin come with skillsaw, byte for byte, with its
+rules for the manifests of Claude Code, Codex and Cursor, which publish no schema. Those of the
+bundle, and Claude Code's own judge, are in packages of npm: tests/harnesses/test_manifests.py.
+For llms-install.md, the formula and the flake no package that is installed here has a schema; the
+layout of `npx skills add` is that of skills, which test_plugin.py reads.
+"""
 
 from __future__ import annotations
 
 import configparser
+import importlib.resources
 import json
 import re
 import struct
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
+
+import jsonschema
+import pytest
 
 from kbproc import __version__
 from tests.kit.start import REPO
@@ -24,6 +37,33 @@ BUNDLE = {
 
 def read(path: str) -> Any:
     return json.loads((REPO / path).read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize(
+    ("path", "schema"),
+    [
+        ("server.json", "mcp_registry/v2025_12_11/server.schema.json"),
+        ("plugin/plugin.json", "agent_plugins/v1_0_0/plugin.schema.json"),
+        ("plugin/mcp.json", "agent_plugins/v1_0_0/mcp.schema.json"),
+    ],
+)
+def test_a_file_keeps_to_its_published_schema(path: str, schema: str) -> None:
+    entry = read(path)
+    text = importlib.resources.files("skillsaw.schemas").joinpath(schema).read_text()
+    published = json.loads(text)
+    assert published["$id"] == entry["$schema"]
+    judge = jsonschema.validators.validator_for(published)(published)
+    assert [error.message for error in judge.iter_errors(entry)] == []
+    entry.pop("name", None), entry.pop("mcpServers", None)
+    assert list(judge.iter_errors(entry)), "the schema asks for something"
+
+
+def test_no_client_complains_of_the_plugin_and_the_marketplaces() -> None:
+    command = [sys.executable, "-m", "skillsaw", "lint", "--format", "json", str(REPO)]
+    report = json.loads(subprocess.run(command, capture_output=True, check=False).stdout)
+    complaints = {(one["rule_id"], one["severity"]) for one in report["violations"]}
+    expected = {("claude-plugin-readme", "warning"), ("context-budget", "warning")}
+    assert {each for each in complaints if each[1] != "info"} <= expected
 
 
 def test_the_registry_of_servers_can_take_the_entry() -> None:

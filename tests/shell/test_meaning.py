@@ -214,6 +214,7 @@ def test_a_link_makes_what_it_names(run: Run, tmp_path: Path) -> None:
     site = tmp_path / "site"
     (site / "docs").mkdir(parents=True)
     (site / "docs" / "a.md").write_text("# A\n\nText.\n")
+    (site / "README.md").write_text("# Site\n\nFor the choir. By Robin.\n")
     link = ["link", "site", "--store", "site/.kb", "--kb", "site"]
     answer = json.loads(run(*link)[1])
     assert (answer["data"]["created"], "link --create" in answer["meta"]["hint"]) == (False, True)
@@ -221,6 +222,8 @@ def test_a_link_makes_what_it_names(run: Run, tmp_path: Path) -> None:
     assert (answer["data"]["created"], (site / ".kb").exists()) == (True, False)
     assert json.loads(run(*link, "--create")[1])["data"]["created"] is True
     assert json.loads(run(*link, "--create")[1])["data"]["created"] is False
+    described = json.loads(run("kb", "get", "site", "--store", "site/.kb")[1])["data"]
+    assert described["description"] == "For the choir."
     settings = site / ".kb" / "store.toml"
     settings.write_text((tmp_path / "store" / "store.toml").read_text())
 

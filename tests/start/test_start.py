@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.kit import chats
+from tests.kit.faults import bytes_of
+from tests.kit.patience import PATIENCE, until
 from tests.kit.shell import Ran, on_terminal, run
+from tests.kit.start import REPO, start
 
 CLAUDE = '{\n  // mine\n  "theme": "dark",\n}\n'
 
@@ -138,3 +144,61 @@ def test_a_step_that_fails_keeps_none_of_the_others_from_being_done(home: Home) 
     assert "mcp.json" in answer.out
     assert "Every March" in answer.out
     assert (home.home / ".cursor" / "mcp.json").read_text() == "{broken"
+
+
+def process(home: Home, *words: str) -> subprocess.Popen[str]:
+    """Starts `kbproc ARGV...` in the folder, as a process of its own."""
+    return start(
+        list(words),
+        cwd=home.notes,
+        env={**home.env, "PYTHONPATH": str(REPO)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_one_agent_in_a_repository_without_a_network(tmp_path: Path) -> None:
+    """All steps are done but the model, which needs a network and can follow."""
+    home = Home(tmp_path, agents=False)
+    (home.home / ".codex").mkdir()
+    (home.notes / ".obsidian").rmdir()
+    subprocess.run(["git", "init", "-q", str(home.notes)], check=True)
+    alone = ["-m", "tests.kit.alone", sys.executable]
+    words = ("-m", "kbproc", "start", "--yes", "--format", "json")
+    out, err = process(home, *alone, *words).communicate(timeout=PATIENCE)
+    data = json.loads(out)["data"]
+    assert (data["kind"], data["clients"]) == ("a git repository", ["codex"]), err
+    failed = [each["step"] for each in data["done"] if each["error"]]
+    assert failed == ["model"]
+    assert data["done"][-1]["error"] == "model.unavailable"
+    assert "Every March" in data["answers"][0]["text"] + data["answers"][1]["text"]
+    assert "kbproc" in (home.home / ".codex" / "config.toml").read_text()
+    added = subprocess.run(
+        ["git", "-C", str(home.notes), "add", "-A", "--dry-run"],
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
+    assert "store" not in added
+
+
+def test_an_interrupted_start_goes_on(tmp_path: Path) -> None:
+    home = Home(tmp_path, agents=True)
+    for number in range(400):
+        text = "\n\n".join(f"Paragraph {n} of file {number}." for n in range(20))
+        (home.notes / f"{number:03}.md").write_text(f"# File {number}\n\n{text}\n")
+    before = home.tree()
+    begun = process(home, "-m", "kbproc", "start", "--no-model", "--yes")
+    log = home.home / ".local" / "share" / "kbproc" / "log"
+    is_partly_read = lambda: log.is_dir() and bytes_of(log) > 40_000  # noqa: E731
+    until(lambda: is_partly_read() or begun.poll() is not None, "a part of the folder in the log")
+    begun.send_signal(signal.SIGINT)
+    out, err = begun.communicate(timeout=PATIENCE)
+    assert begun.returncode == 130, (out, err)
+    rest = home.data("start", "--no-model", "--yes")
+    assert [each["error"] for each in rest["done"]] == [None] * len(rest["done"])
+    assert {"watch", "chats", "mcp", "hooks", "skill"} <= {each["step"] for each in rest["done"]}
+    assert home.data("status")["documents"] == {"conversation": 1, "markdown": 402}
+    home.data("start", "--undo", "--yes")
+    assert home.tree() == before

@@ -4,7 +4,8 @@ These are schemas/v1, the clients' types, the Python client by itself, docs/refe
 docs/errors.md, the tables of contract/, kbproc/methods/outlines.json,
 kbproc/surfaces/mcp/tools.json and the generated blocks of
 AGENTS.md (the map of packages), SKILL.md, docs/sql.md and docs/moving.md; the numbers in
-sentences of the docs, see numbers.py; the plugin's manifests, llms.txt and the picture of a start.
+sentences of the docs, see numbers.py; the plugin's manifests, llms.txt, the picture of a start and
+the description for package indexes.
 `--check` compares.
 """
 
@@ -22,7 +23,7 @@ from kbproc import __version__
 from kbproc.methods.calls.flags import outline_of
 from kbproc.methods.calls.registry import Registry
 from kbproc.surfaces.mcp import declared
-from tools.generate import markdown, numbers, packages, picture, plugin, python, tables
+from tools.generate import description, markdown, numbers, packages, picture, plugin, python, tables
 from tools.generate.files import files
 
 SKILL = "plugin/skills/kbproc/SKILL.md"
@@ -57,6 +58,8 @@ def outputs(registry: Registry, repo: Path) -> dict[Path, str]:
     for name in numbers.SENTENCES:
         text = texts.get(repo / name) or (repo / name).read_text(encoding="utf-8")
         texts[repo / name] = numbers.with_numbers(text, name)
+    readme = texts[repo / "README.md"]
+    texts[repo / description.PATH] = description.description(readme)
     return texts
 
 

@@ -36,6 +36,7 @@ _IDENTITY = {
     "keywords": ["knowledge base", "memory", "search", "notes", "mcp"],
 }
 _SECONDS = 5
+_CURSOR_HOOKS = "hooks/hooks-cursor.json"
 # The registry of servers compares it with the line mcp-name in the README of the package on PyPI.
 REGISTERED = "io.github.kbproc/kbproc"
 _SHORT = (
@@ -48,12 +49,6 @@ _HIDDEN = re.compile(r"^(<!--.*?-->|<a id=.*?</a>)\s*", re.S)
 
 def files(repo: Path) -> dict[str, str]:
     """Returns path → text."""
-    claude = HOOKS["claude-code"]
-    hooks = {
-        name: [claude.group(claude.handler(f"kbproc hook {event}", _SECONDS), matcher)]
-        for event in (*claude.events, TOOL)
-        for name, matcher in claude.places(event).items()
-    }
     listed = {"name": "kbproc", "source": "./plugin", "description": _ABOUT}
     documents: dict[str, Any] = {
         "plugin/plugin.json": {"$schema": f"{_SCHEMAS}/plugin.schema.json", **_IDENTITY},
@@ -62,7 +57,10 @@ def files(repo: Path) -> dict[str, str]:
             "mcpServers": {"kbproc": _SERVER},
         },
         "plugin/.claude-plugin/plugin.json": {**_IDENTITY, "mcpServers": {"kbproc": _SERVER}},
-        "plugin/hooks/hooks.json": {"description": "What the store knows.", "hooks": hooks},
+        "plugin/hooks/hooks.json": {
+            "description": "What the store knows.",
+            "hooks": _hooks("claude-code"),
+        },
         ".claude-plugin/marketplace.json": {
             "name": "kbproc",
             "owner": {"name": "kbproc"},
@@ -79,6 +77,16 @@ def files(repo: Path) -> dict[str, str]:
     return {**texts, "llms.txt": _llms(repo)}
 
 
+def _hooks(client: str) -> dict[str, Any]:
+    """Returns the hooks as they stand in a client's file."""
+    hooks = HOOKS[client]
+    return {
+        name: [hooks.group(hooks.handler(f"kbproc hook {event}", _SECONDS), matcher)]
+        for event in (*hooks.events, TOOL)
+        for name, matcher in hooks.places(event).items()
+    }
+
+
 def _of_other_clients(listed: dict[str, str]) -> dict[str, Any]:
     """Returns the manifests by which Codex and Cursor read the plugin."""
     codex = {"name": "kbproc", "source": {"source": "local", "path": "./plugin"}}
@@ -90,7 +98,12 @@ def _of_other_clients(listed: dict[str, str]) -> dict[str, Any]:
             "name": "kbproc",
             "plugins": [{**codex, "category": "Productivity"}],
         },
-        "plugin/.cursor-plugin/plugin.json": {**_IDENTITY, **parts},
+        "plugin/.cursor-plugin/plugin.json": {
+            **_IDENTITY,
+            **parts,
+            "hooks": f"./{_CURSOR_HOOKS}",  # else Cursor reads Claude Code's
+        },
+        f"plugin/{_CURSOR_HOOKS}": {**HOOKS["cursor"].first, "hooks": _hooks("cursor")},
         ".cursor-plugin/marketplace.json": {
             "name": "kbproc",
             "owner": {"name": "kbproc"},

@@ -2497,6 +2497,8 @@ export interface NoteListParams {
   agent?: string | null;
   /** only what was made or changed later; RFC 3339 */
   updated_after?: string | null;
+  /** only notes of which a source has changed since */
+  stale?: boolean;
 }
 
 export interface NotePutData {

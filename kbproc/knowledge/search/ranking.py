@@ -237,9 +237,16 @@ def _conversations(request: Request, query: Query) -> Conversations | None:
     may_be_hits = request.params.fusion == "blend" and (types is None or CONVERSATION in types)
     if not (may_be_hits and request.snapshot.queries.count(_OF_CONVERSATIONS)):
         return None
-    from kbproc.knowledge.search.conversations import Conversations  # few stores need it
+    from kbproc.knowledge.search.conversations import Conversations, people_in  # few stores need it
 
-    return Conversations(query, request.params.limit, request.rows)
+    frequency, mistyped = request.snapshot.fulltext.clauses.frequency, dict(query.instead)
+    strangers = (
+        name
+        for name in people_in(request.params.query)
+        if not (name in mistyped or frequency("word", name))
+    )
+    names_stranger = any(strangers)
+    return Conversations(query, request.params.limit, request.rows, names_stranger=names_stranger)
 
 
 def _stress(

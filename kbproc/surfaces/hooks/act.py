@@ -59,7 +59,10 @@ _TELLING = (
     lazy(r"(?i)\b(?:error|fatal|failed|panicked|not found|denied|refused|cannot|can't)\b"),
 )
 _CODE = lazy(r"\b(?:[A-Z]{1,6}[-_]?\d{3,6}|E[A-Z]{4,})\b")
-_EXIT = lazy(r"(?im)^(?:process exited with code|exit code:?) ([1-9]\d*)")
+_EXIT = lazy(r"(?m)^Exit Code: [1-9]")
+_LAST_LINE = lazy(
+    r"(?m)^(?:[\w.]*(?:Error|Exception|Failure|Panic)\b|(?i:error|fatal|panic)[\[:(]).*\s*\Z"
+)
 
 
 class Act(Struct, frozen=True, kw_only=True):
@@ -114,23 +117,25 @@ def act_of(tool_input: Mapping[str, Any], folder: str, *, error: str = "") -> Ac
 
 def error_of(event: Mapping[str, Any]) -> str:
     """Returns the error in a client's event after a tool was used; "" for none."""
-    error = event.get("error")
-    if isinstance(error, str):
-        return error
+    for name in ("error", "error_message"):
+        if isinstance(error := event.get(name), str):
+            return error
     response = event.get("tool_response")
-    if isinstance(response, str):
-        return response if _EXIT.search(response[:2000]) else ""
-    if not isinstance(response, dict):
-        return ""
-    error = response.get("error")
-    if isinstance(error, dict):
-        error = error.get("message")
-    return error if isinstance(error, str) else ""
+    if isinstance(response, dict):
+        error = response.get("error")
+        if isinstance(error, dict):
+            error = error.get("message")
+        if isinstance(error, str):
+            return error
+        output, pattern = response.get("llmContent"), _EXIT
+    else:
+        output, pattern = response, _LAST_LINE  # Codex says no exit code
+    return output if isinstance(output, str) and pattern.search(output[-2000:]) else ""
 
 
 def telling_line(error: str) -> str:
     """Returns the line that says what went wrong; "" if none does."""
-    lines = [line.strip() for line in error.splitlines() if line.strip()]
+    lines = [line.strip() for line in error.removeprefix("Output: ").splitlines() if line.strip()]
     for pattern in _TELLING:
         if telling := [line for line in lines if pattern.search(line)]:
             return telling[-1][:300]

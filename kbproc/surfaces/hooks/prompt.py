@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,8 @@ from kbproc.surfaces.hooks.reference import Quotation, one_line, quoted
 Hit = dict[str, Any]
 # A command of a client is no question, be it typed or as Claude Code writes it down.
 _COMMAND = lazy(r"[/!#][\w:.-]+(?=\s|$)|<command-(?:name|message|args)>|<local-command-")
+# Gemini CLI puts the context of a session's start before the first prompt.
+_CONTEXT = lazy(r"\A<hook_context>.*?</hook_context>", re.DOTALL)
 _OPERATORS = lazy(r"[\"“”„«»]|(?<!\S)-+(?=\S)")
 _WORD = lazy(r"[^\W_]{2,}")
 _HEAD, _TAIL = 1200, 700  # characters of a long prompt that are searched for
@@ -87,7 +90,7 @@ def _telling(hits: Iterable[Hit]) -> Iterator[Hit]:
 
 def query_of(prompt: str) -> str:
     """Returns the query for a prompt; "" for a command and for a prompt that asks nothing."""
-    text = prompt.strip()
+    text = _CONTEXT.sub("", prompt.strip()).strip()
     if _COMMAND.match(text):
         return ""
     if len(text) > _HEAD + _TAIL:

@@ -4,11 +4,11 @@ Sources of the shapes:
 - Claude Code 2.1.332: the schemas in its program (npm @anthropic-ai/claude-code-linux-x64), and
   https://code.claude.com/docs/en/hooks.
 - Codex 0.171.0: codex-rs/hooks/schema/generated/*.schema.json of https://github.com/openai/codex,
-  which are in its program, too.
-- Gemini CLI 0.61.0: docs/hooks/reference.md in npm @google/gemini-cli-core. Its BeforeTool takes no
-  context, its AfterTool does.
-- Cursor: https://cursor.com/docs/hooks. Its beforeSubmitPrompt takes no context; what its events
-  of tools take is in no package, so it has none here.
+  which are in its program, too. Of a command its PostToolUse has the output alone.
+- Gemini CLI 0.61.0: bundle/docs/hooks/reference.md in npm @google/gemini-cli. Its BeforeTool takes
+  no context, its AfterTool does; the exit code of a command stands in its text for the model.
+- Cursor: the program in npm @cursor/sdk 1.0.32, and https://cursor.com/docs/hooks. The program
+  lists the events whose `additional_context` it takes, and notes an empty answer as a failure.
 """
 
 from __future__ import annotations
@@ -27,12 +27,17 @@ _MOST_NAME = 4096  # characters of a session's id or a folder
 # Event → the clients' own names for it; the first is the one for an event without a name.
 NAMES = {
     "session-start": ("SessionStart", "sessionStart"),
-    "prompt": ("UserPromptSubmit", "BeforeAgent"),
+    "prompt": ("UserPromptSubmit", "BeforeAgent", "beforeSubmitPrompt"),
     "pre-compact": ("PreCompact", "PreCompress", "preCompact"),
     "session-end": ("SessionEnd", "Stop", "sessionEnd", "stop"),
-    "tool": ("PreToolUse", "PostToolUse", "PostToolUseFailure", "AfterTool"),
+    "tool": (
+        *("PreToolUse", "PostToolUse", "PostToolUseFailure"),
+        "AfterTool",
+        *("preToolUse", "postToolUseFailure"),
+    ),
 }
-_ONLY_AFTER = frozenset({"PostToolUse", "PostToolUseFailure"})  # another event comes before
+# Another event comes before them.
+_ONLY_AFTER = frozenset({"PostToolUse", "PostToolUseFailure", "postToolUseFailure"})
 # Sources of a session whose context has lost what it held.
 AFRESH = frozenset({"clear", "compact"})
 _FROM_PEOPLE = frozenset({None, "user", "sdk"})
@@ -120,15 +125,21 @@ def _root(members: dict[str, Any]) -> str | None:
 
 def delayed(event: HookEvent, for_person: str, for_agent: str) -> str:
     """Returns the client's JSON for a search that did not end in time."""
+    if _is_cursor(event):
+        return msgspec.json.encode({"additional_context": for_agent}).decode()
     output = {"hookEventName": event.name, "additionalContext": for_agent}
     return msgspec.json.encode({"systemMessage": for_person, "hookSpecificOutput": output}).decode()
 
 
 def written(event: HookEvent, context: str) -> bytes:
-    """Returns the client's JSON for this context; nothing for an empty one."""
+    """Returns the client's JSON for this context; nothing for an empty one, but for Cursor."""
+    if _is_cursor(event):
+        return msgspec.json.encode({"additional_context": context} if context else {}) + b"\n"
     if not context:
         return b""
-    if event.name[0].islower():
-        return msgspec.json.encode({"additional_context": context}) + b"\n"
     output = {"hookEventName": event.name, "additionalContext": context}
     return msgspec.json.encode({"hookSpecificOutput": output}) + b"\n"
+
+
+def _is_cursor(event: HookEvent) -> bool:
+    return event.name[0].islower()  # no other client's names begin so

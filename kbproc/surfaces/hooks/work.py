@@ -98,7 +98,7 @@ def _answer(argv: list[str], reporter: _StageReporter) -> Iterator[bytes]:
     if config.notes:
         raise KbprocError("input.invalid_params", config.notes[0])
     if not is_chosen(config):
-        yield b""
+        yield protocol.written(event, "")
         return
     with contextlib.ExitStack() as stack:
         yield protocol.written(event, _context(event, options, config, folder, reporter, stack))

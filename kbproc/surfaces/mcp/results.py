@@ -29,7 +29,8 @@ _MOST_CHANGE = 300  # characters of a plan's change
 
 # Members that a model does not need.
 _OWN_META = frozenset({"schema", "seq", "count", "total", "took_ms", "lean"})
-_OWN_DATA = frozenset({"query", "returned"})
+_OWN_DATA = frozenset({"query", "returned", "total_is_exact"})
+_DIGITS = 3  # a model compares scores by no more than these
 # Errors of an owner that may have done the write, wholly or in part, so that a retry needs the same
 # token. The second set is only for methods whose failures the log does not keep, because a failed
 # answer's token leads to that failure.
@@ -55,8 +56,14 @@ def _without_own(answer: dict[str, Any]) -> dict[str, Any]:
     if not meta.get("freshness", {}).get("pending_embeddings"):
         meta.pop("freshness", None)
     if isinstance(data, dict) and "results" in data:
-        data = _without(data, _OWN_DATA)
+        inexact = () if data.get("total_is_exact", True) else ("total_matches",)
+        hits = [_rounded(hit) for hit in data["results"]]
+        data = {**_without(data, _OWN_DATA.union(inexact)), "results": hits}
     return {"data": data, "meta": meta}
+
+
+def _rounded(hit: dict[str, Any]) -> dict[str, Any]:
+    return {**hit, "score": round(hit["score"], _DIGITS)} if "score" in hit else hit
 
 
 def _without(members: dict[str, Any], names: frozenset[str]) -> dict[str, Any]:

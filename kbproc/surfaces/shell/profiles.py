@@ -11,6 +11,7 @@ import msgspec
 from kbproc.base.errors import KbprocError
 from kbproc.base.host import environment
 from kbproc.base.paths import existing_folder
+from kbproc.base.purpose import purpose_of
 from kbproc.base.settings import config as settings
 from kbproc.base.settings import profiles, toml
 from kbproc.base.settings.config import DEFAULT, Config
@@ -119,7 +120,7 @@ def link(parsed: ParsedArguments, options: Options) -> Result:
         return _trust_link(folder, parsed, options)
     binding = _binding(options.bound)
     _check(binding)
-    created = bool(parsed.last("--create")) and _create(binding, options)
+    created = bool(parsed.last("--create")) and _create(binding, folder, options)
     before = profiles.link(folder, binding, _trust(), dry_run=options.dry_run)
     data = {
         **binding,
@@ -174,16 +175,20 @@ def _trust_store(store: Path, link: Link | None, options: Options) -> Result:
     return _result("link", data, options, notice=" ".join(notices) or None)
 
 
-def _create(binding: dict[str, str], options: Options) -> bool:
-    """Makes the store and the knowledge base; returns false if the latter exists already."""
+def _create(binding: dict[str, str], folder: Path, options: Options) -> bool:
+    """Makes the store and the knowledge base; returns false if the latter exists already.
+
+    The knowledge base is for what the folder's README says.
+    """
     from kbproc.surfaces.sharing.command import result_of
 
     store = Path(binding["store"])
     if options.dry_run and not is_store(store):
         return True
     config = msgspec.structs.replace(options.config, store=store)
+    params = {"slug": binding["kb"], "description": purpose_of(folder)}
     try:
-        result_of(config, "kb.create", {"slug": binding["kb"], "dry_run": options.dry_run})
+        result_of(config, "kb.create", {**params, "dry_run": options.dry_run})
     except KbprocError as error:
         if error.type != "resource.already_exists" or error.field != "$.params.slug":
             raise

@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from kbproc.base.clients import BY_NAME, HOOKS, SERVERS, SKILLS, Client, Places
 from kbproc.base.errors import KbprocError
+from kbproc.base.purpose import purpose_of
 from kbproc.base.settings import profiles
 from kbproc.base.settings.config import DEFAULT, Config
 from kbproc.base.settings.trust import Trust
@@ -91,7 +92,8 @@ class Start(Struct, frozen=True, kw_only=True):
 
         def run() -> str:
             with _unless("resource.already_exists"):
-                self._write("kb.create", {"slug": kb})
+                purpose = purpose_of(self.folder)
+                self._write("kb.create", {"slug": kb, "description": purpose})
             self.record.note("link", str(self.folder))
             binding = {"store": str(self.config.store), "kb": kb}
             profiles.link(self.folder, binding, self.trust)
@@ -132,7 +134,9 @@ class Start(Struct, frozen=True, kw_only=True):
             params = {"project": str(self.folder), "kb": self.config.kb}
             data = self._write("chats.add", params)["data"]
             read = data["added"] + data["updated"]
-            return f"{plural(read, 'conversation')} read, {data['unchanged']:,} as before."
+            other = data["failed"] + data["unsupported"]
+            failed = f", {other:,} could not be read" if other else ""
+            return f"{plural(read, 'conversation')} read, {data['unchanged']:,} as before{failed}."
 
         logs = plural(count, "past session")
         title = f"Read {logs} of this folder, without secrets ({_size(size)})"

@@ -51,6 +51,9 @@ def test_a_note_is_marked_once_a_source_has_changed(
     session.data("doc.update", id=guide, text="Use blanks.")
     changed = ["Guide, revision 2 instead of 1", "code.py, lines 2–3"]
     assert cites(session, "one") == changed
+    answer = session.ask("note.list", agent="scout", stale=True)
+    listed = [note["slug"] for note in answer["result"]["data"]]
+    assert (listed, answer["result"]["meta"]["total"]) == (["one"], 1)
     past = session.data("note.get", agent="scout", slug="one", as_of=seq)
     assert "source_changed" not in past
     hits = session.data("note.search", agent="scout", query="tabs it is", mode="fts")
@@ -58,6 +61,12 @@ def test_a_note_is_marked_once_a_source_has_changed(
     assert [one["cite"] for one in hits[1]["source_changed"]] == changed
     results = session.data("search", query="tabs it is", mode="fts", types=["note"])["results"]
     assert [bool(hit.get("source_changed")) for hit in results] == [False, True]
+    put(session, "three", guide)
+    session.data("doc.update", id=guide, text="Use dots.")
+    first = session.ask("note.list", agent="scout", stale=True, limit=1)["result"]
+    cursor = first["meta"]["next_cursor"]
+    rest = session.data("note.list", agent="scout", stale=True, cursor=cursor)
+    assert [note["slug"] for note in [*first["data"], *rest]] == ["one", "three"]
 
 
 def test_whoever_edits_a_note_takes_its_sources_as_they_are(

@@ -5,10 +5,11 @@ import { diffView } from "./diff.js";
 import { sourceChanges } from "./entries.js";
 import { pages } from "./documents.js";
 import { markdown } from "./markdown.js";
+import { can } from "./methods.js";
 import { withPlan } from "./plan.js";
 import { about, ask, time, token } from "./wire.js";
 
-export async function notesView(main, { path, go }) {
+export async function notesView(main, { path, query, go }) {
   const { data: agents } = await ask("agent.list", { limit: 1000 });
   if (!agents.length) {
     fill(main, h("h1", {}, "Notes"), empty("There is no agent yet, and so no notes."));
@@ -16,9 +17,12 @@ export async function notesView(main, { path, go }) {
   }
   const agent = agents.some((row) => row.slug === path[1]) ? path[1] : agents[0].slug;
   const list = h("div", {});
+  const hasStale = await can("note.list", "stale");
   fill(main, h("h1", {}, "Notes"), field("Of agent", select(agents.map((row) => [row.slug, row.slug]), agent, (slug) => go(`notes/${slug}`))),
+    hasStale && h("label", { class: "check" }, h("input", { type: "checkbox", checked: query.stale === "1",
+      onchange: (event) => go(`notes/${agent}`, { stale: event.target.checked ? "1" : "" }) }), " source changed only"),
     h("p", { class: "quiet" }, agents.find((row) => row.slug === agent).description), list);
-  await pages(list, "note.list", { agent, limit: 100 }, (notes) => rows("Notes", [["Note", "title"], ["Revision", "number"], ["Size", "number"], ["Updated"]], notes.map((note) => [
+  await pages(list, "note.list", { agent, limit: 100, ...(hasStale && query.stale === "1" ? { stale: true } : {}) }, (notes) => rows("Notes", [["Note", "title"], ["Revision", "number"], ["Size", "number"], ["Updated"]], notes.map((note) => [
     [link(note.title, `note/${agent}/${note.slug}`), " ", note.tags.map((tag) => h("span", { class: "tag" }, tag)), note.source_changed && h("span", { class: "tag bad" }, "source changed")], note.revision, size(note.size_bytes), when(note.updated_at)])));
 }
 
