@@ -6,6 +6,7 @@ import functools
 import gc
 import json
 import shutil
+import sys
 import tempfile
 import threading
 from pathlib import Path
@@ -115,12 +116,9 @@ def test_no_cache_in_memory_holds_the_phrase(session: Session) -> None:
 
 def caches_holding(word: str) -> set[str]:
     """Returns the names of the caches of kbproc's functions that hold the word."""
-    caches = [
-        item
-        for item in gc.get_objects()
-        if isinstance(item, functools._lru_cache_wrapper)
-        and (item.__module__ or "").startswith("kbproc.")
-    ]
+    modules = [module for name, module in sys.modules.items() if name.startswith("kbproc.")]
+    members = [member for module in modules for member in vars(module).values()]
+    caches = [member for member in members if isinstance(member, functools._lru_cache_wrapper)]
     return {cache.__qualname__ for cache in caches if word in texts_in(cache).lower()}
 
 
