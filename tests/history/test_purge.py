@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import functools
+import gc
 import json
 import shutil
+import sys
 import tempfile
 import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import Struct
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.params import decode_params
@@ -96,6 +100,41 @@ def test_no_file_holds_the_phrase(open_session: OpenSession, tmp_path: Path) -> 
     assert answers(again) == answers_before
     assert again.store.log.verify() == again.store.seq
     assert holding(again.store.folder, *WORDS) == []
+
+
+def test_no_cache_in_memory_holds_the_phrase(session: Session) -> None:
+    timeout = session.data("doc.create", title="Timeout", text=f"The {PHRASE} takes 30 seconds.")
+    port = session.data("knowledge.store", title=f"Port of {PHRASE}", body="8080")
+    rule = session.data("knowledge.store", title="A rule", body=f"Always name the {PHRASE}.")
+    session.embedded()
+    for text in (PHRASE, "the port", "how many seconds"):
+        session.data("search", query=text, about=True)
+    assert caches_holding(WORDS[0])
+    purge(session, timeout["id"], port["id"], rule["id"])
+    assert caches_holding(WORDS[0]) == set()
+
+
+def caches_holding(word: str) -> set[str]:
+    """Returns the names of the caches of kbproc's functions that hold the word."""
+    modules = [module for name, module in sys.modules.items() if name.startswith("kbproc.")]
+    members = [member for module in modules for member in vars(module).values()]
+    caches = [member for member in members if isinstance(member, functools._lru_cache_wrapper)]
+    return {cache.__qualname__ for cache in caches if word in texts_in(cache).lower()}
+
+
+def texts_in(cache: object) -> str:
+    """Returns the texts among a cache's arguments and results, and within tuples and the like."""
+    texts: list[str] = []
+    visited: set[int] = set()
+    items = gc.get_referents(cache)
+    while items:
+        item = items.pop()
+        if isinstance(item, str | bytes):
+            texts.append(repr(item))
+        elif isinstance(item, tuple | list | dict | frozenset | Struct) and id(item) not in visited:
+            visited.add(id(item))
+            items += gc.get_referents(item)
+    return " ".join(texts)
 
 
 def test_what_is_purged_stays_so(open_session: OpenSession, tmp_path: Path) -> None:

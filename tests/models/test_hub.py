@@ -18,7 +18,7 @@ from kbproc.base import host
 from kbproc.base.errors import KbprocError
 from kbproc.base.settings.config import Rerank
 from kbproc.engine.models import catalogue, install, weights
-from kbproc.engine.models.hub import bringing, cache, client, pins
+from kbproc.engine.models.hub import bringing, cache, client, curated, pins
 from kbproc.engine.models.hub.names import HubName, hub_name
 from kbproc.engine.models.interface import ModelSpec
 from kbproc.engine.models.reranking.crossencoder import logistic
@@ -395,9 +395,13 @@ def own_vector(folder: Path, pooling: str, text: str) -> Any:
     [
         ("someone/mean", "mean", {}, "", ""),
         ("someone/cls", "cls", {"query": "ask: ", "passage": "text: "}, "ask: ", "text: "),
-        # The cards of these models name prompts; their files do not.
+        # The cards of these models name prompts; some of their files do not.
         ("BAAI/bge-small-en-v1.5", "cls", {}, BGE, ""),
+        ("Snowflake/snowflake-arctic-embed-m-v1.5", "cls", {}, BGE, ""),
+        ("Snowflake/snowflake-arctic-embed-m-v2.0", "cls", {}, "query: ", ""),
         ("intfloat/e5-small-v2", "mean", {}, "query: ", "passage: "),
+        ("intfloat/multilingual-e5-small", "mean", {}, "query: ", "passage: "),
+        ("mixedbread-ai/mxbai-embed-large-v1", "cls", {}, BGE, ""),
         ("thenlper/gte-small", "mean", {"query": "", "document": ""}, "", ""),
     ],
 )
@@ -413,6 +417,8 @@ def test_each_family_is_read_as_its_files_and_card_say(
     folder = repository(tmp_path / "family", pooling, **prompts)
     hub.add(name, folder)
     brought(name)
+    card = curated.cards().get(name)
+    assert card is None or card.pooling == pooling
     embedder = catalogue.load(ModelSpec(name=name), tmp_path / "exported")
     right = own_vector(folder, pooling, query + "how do i install git")
     assert embedder.embed_query("how do i install git") @ right > 0.97

@@ -85,6 +85,28 @@ def test_a_question_counts_for_what_another_person_answers() -> None:
         assert conversations.factors[1].question == 0.0
 
 
+def test_words_count_more_and_short_texts_and_questions_less() -> None:
+    long = "Ann: I bought the canoe at the harbour, " + "and it was red " * 8
+    even, by_words, by_meaning = Fused(0.5, 0.25, 0.25), Fused(0.5, 0.4, 0.1), Fused(0.5, 0.1, 0.4)
+    assert order((long, even), (long, by_words), (long, by_meaning)) == [1, 0, 2]
+    alone = Fused(0.5, 0.5, None)
+    assert order((long, alone), (long, even)) == [0, 1]
+    texts = (long, f"{long} in 2023", f"{long}, right?", "Ann: Wow!", "安: " + "我买了红船" * 9)
+    assert order(*((text, even) for text in texts)) == [1, 0, 4, 2, 3]
+
+
+def order(*passages: tuple[str, Fused]) -> list[int]:
+    """Returns the numbers of passages of different sessions, best first, each below 1."""
+    rows = {
+        id: HitRow(id, id, "default", "T", None, text, type="conversation")
+        for id, (text, _) in enumerate(passages)
+    }
+    conversations = Conversations(parse_query("canoe"), 10, rows_of=lambda ids: {})
+    ranked = conversations.weighed([(id, one) for id, (_, one) in enumerate(passages)], rows)
+    assert all(0 < fused.score <= 1 for _, fused in ranked)
+    return [id for id, _ in ranked]
+
+
 @pytest.fixture(scope="module")
 def filled(tmp_path_factory: pytest.TempPathFactory, bench: Catalog) -> Iterator[Session]:
     base = tmp_path_factory.mktemp("filled")

@@ -147,12 +147,12 @@ def test_a_sure_hit_needs_no_remark(store: Session) -> None:
 
 
 def test_a_weak_hit_is_remarked_with_its_chance_and_the_unknown_words(store: Session) -> None:
-    related = remark(store, "heron zebra", 0.4)
+    related = remark(store, "heron zebra", 0.3)
     assert related is not None
-    assert related.endswith("the chance is 40%. No chunk contains: zebra.")
-    none = remark(store, "heron", 0.1)
+    assert related.endswith("the chance is 30%. No chunk contains: zebra.")
+    none = remark(store, "heron", 0.05)
     assert none is not None
-    assert none.endswith("with a chance of 10%.")
+    assert none.endswith("with a chance of 5%.")
 
 
 def test_no_chance_is_shown_as_zero(store: Session, subtests: pytest.Subtests) -> None:

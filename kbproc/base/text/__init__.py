@@ -2,8 +2,8 @@
 
 Refuses to know: indexes, scores and where texts come from.
 
-Offers: analysis · claims · forms · instruction · language · likeness · names · passage · query ·
-    secrets · snippet · stems · typos · verbatim
+Offers: analysis · caches · claims · forms · instruction · language · likeness · names · passage ·
+    query · secrets · snippet · stems · typos · verbatim
 May import: base
 Light: yes
 """

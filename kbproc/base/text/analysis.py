@@ -9,13 +9,13 @@ text, and the index needs nothing but a whitespace tokenizer.
 
 from __future__ import annotations
 
-import functools
 import itertools
 import re
 import unicodedata
 from collections.abc import Callable, Iterator
 
 from kbproc.base.patterns import lazy
+from kbproc.base.text.caches import cached
 
 # An index stored with another version of words, stems or languages has to be rebuilt.
 ANALYSIS_VERSION = 4
@@ -239,7 +239,7 @@ def _run_with_parts(run: str) -> str:
     return _IDENTIFIER.sub(_identifier, run) if len(run) > SHORT_RUN else _cached_parts(run)
 
 
-@functools.lru_cache(CACHED_RUNS)
+@cached(CACHED_RUNS)
 def _cached_parts(run: str) -> str:
     return _IDENTIFIER.sub(_identifier, run)
 

@@ -11,11 +11,11 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterator
-from functools import lru_cache
 from typing import NamedTuple
 
 from kbproc.base.patterns import lazy
 from kbproc.base.text.analysis import STOP_WORDS
+from kbproc.base.text.caches import cached
 
 _MOST_AROUND = 100  # characters of a sentence before a value, and after it
 _MOST_LABEL = 6  # words before a colon
@@ -300,7 +300,7 @@ def _parsed(text: str) -> float | None:
 # ---------------------------------------------------------------------- names
 
 
-@lru_cache(maxsize=1024)
+@cached(1024)
 def named(name: str, text: str) -> Claim | None:
     """Returns the claim of a text that is a value and nothing else, of the thing of that name."""
     line = text.strip().rstrip(".")
@@ -314,7 +314,7 @@ def named(name: str, text: str) -> Claim | None:
     return Claim(subject, "name", line.strip('`"“”').lower(), line, len(subject) > 1)
 
 
-@lru_cache(maxsize=1024)
+@cached(1024)
 def asserted(title: str) -> Claim | None:
     """Returns what a title says is so, or is not so; None for one without words."""
     plain = _DENIAL.sub(" ", title)
@@ -323,7 +323,7 @@ def asserted(title: str) -> Claim | None:
     return Claim(subject, "denial", str(so), "yes" if so else "no", True) if subject else None
 
 
-@lru_cache(maxsize=1024)
+@cached(1024)
 def subject_of(name: str) -> frozenset[str]:
     """Returns the subject of a name, as a claim about it has it."""
     return frozenset(words_of(name)) - _STOPS

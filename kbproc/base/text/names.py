@@ -10,7 +10,6 @@ characters.
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Collection, Iterator
 
@@ -18,6 +17,7 @@ from msgspec import Struct
 
 from kbproc.base.patterns import lazy
 from kbproc.base.text.analysis import CACHED_RUNS, SHORT_RUN, folded, near, runs
+from kbproc.base.text.caches import cached
 
 # Parts with dots between, one of which has a letter, but no initials, or three numbers and more;
 # and parts with dashes between, with both a letter and a digit among them. The guard finds every
@@ -206,7 +206,7 @@ def _wholes(text: str) -> _Wholes:
 
 
 # Nine of ten runs were looked at before.
-_cached_wholes = functools.lru_cache(CACHED_RUNS)(_wholes_of_run)
+_cached_wholes = cached(CACHED_RUNS)(_wholes_of_run)
 
 
 def with_gershayim(text: str) -> str:

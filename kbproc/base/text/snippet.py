@@ -6,7 +6,6 @@ borders.
 
 from __future__ import annotations
 
-import functools
 import re
 import unicodedata
 from collections import Counter
@@ -18,6 +17,7 @@ from msgspec import Struct
 
 from kbproc.base.patterns import lazy
 from kbproc.base.text.analysis import UNSPACED, is_unspaced, translated, words
+from kbproc.base.text.caches import cached
 from kbproc.base.text.names import wholes
 from kbproc.base.text.stems import plurals, stem_of, stems
 
@@ -142,7 +142,7 @@ class _Sought(Struct, frozen=True):
     unspaced: tuple[str, ...]
 
 
-@functools.lru_cache(maxsize=256)
+@cached(256)
 def _sought(terms: tuple[str, ...]) -> _Sought:
     unspaced = [term for term in dict.fromkeys(terms) if is_unspaced(term)]
     pairs = [term for term in unspaced if len(term) > 1]
@@ -162,12 +162,12 @@ def _beginning(stem: str) -> str:
     return stem[: 3 if len(stem) > 3 else 2]
 
 
-@functools.lru_cache(maxsize=32768)
+@cached(32768)
 def _stems_of(run: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(stems(words(run))))
 
 
-@functools.lru_cache(maxsize=32)  # because a search asks more than once for its best hits
+@cached(32)  # because a search asks more than once for its best hits
 def _matches(text: str, terms: tuple[str, ...]) -> Sequence[_WordMatch]:
     sought = _sought(terms)
     if "+" in text:
@@ -223,7 +223,7 @@ def _in_parts(text: str, words_in_parts: tuple[str, ...]) -> list[_WordMatch]:
     return list(islice(matches, _MOST_MATCHES))
 
 
-@functools.lru_cache(maxsize=256)
+@cached(256)
 def _parts_sought(words_in_parts: tuple[str, ...]) -> tuple[frozenset[str], tuple[str, ...]]:
     """Returns the stems of the words, and letters of which each of their forms has some.
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 
 from kbproc.base.patterns import lazy
 from kbproc.base.text.analysis import beyond_ascii, is_unspaced
+from kbproc.base.text.caches import cached
 
 # The letters of a script, and the stemmer for words that begin with one.
 _BY_SCRIPT = {
@@ -67,7 +68,7 @@ def stems(folded: Sequence[str]) -> list[str]:
     return _one_for_one("english", stemmed_by_script(" ".join(folded))) if folded else []
 
 
-@functools.lru_cache(maxsize=8192)
+@cached(8192)
 def stem_of(word: str) -> str:
     """Returns the stem of one folded word."""
     (stem,) = stems([word])

@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator
 
+from kbproc.base.text.caches import cached
+
 # Folded letters of the scripts that are typed letter by letter.
 _ALPHABETS = (
     "abcdefghijklmnopqrstuvwxyz",
@@ -50,6 +52,6 @@ def _beside(letter: str) -> str:
     return "".join(key for key, (a, b) in places.items() if abs(a - x) <= 1 and abs(b - y) <= 1)
 
 
-@functools.lru_cache(maxsize=8192)
+@cached(8192)
 def _alphabet(word: str) -> str:
     return next((letters for letters in _ALPHABETS if set(word) <= set(letters)), "")

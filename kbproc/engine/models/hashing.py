@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 import zlib
 from array import array
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from kbproc.base.text.caches import cached
 from kbproc.engine.models.calibration import UNSCALED
 from kbproc.engine.models.fluency import FLUENT, Fluency
 from kbproc.engine.models.interface import fingerprint
@@ -67,7 +67,7 @@ class HashEmbedder:
         """Does nothing, because nothing is open."""
 
 
-@lru_cache(_MOST_WORDS)
+@cached(_MOST_WORDS)
 def _codes(word: str) -> bytes:
     """Returns the hashes of the word, twice for its weight, and its trigrams; four bytes each."""
     features = [word, word, *(word[i : i + 3] for i in range(len(word) - 2))]

@@ -13,7 +13,6 @@ import os
 import re
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Literal, Protocol
 
@@ -22,6 +21,7 @@ from msgspec.structs import replace
 
 from kbproc.base import changes, git, paths
 from kbproc.base.errors import KbprocError
+from kbproc.base.text.caches import cached
 from kbproc.base.values import DocumentId
 from kbproc.base.wording import plural
 from kbproc.engine.events.document import CONVERSATION
@@ -213,7 +213,7 @@ def _path_of(anchor: Anchor, row: DocumentRow | None) -> str | None:
     return row.path if is_plain else None
 
 
-@lru_cache(maxsize=_MOST_LOOKS)
+@cached(_MOST_LOOKS)
 def _look_again(path: str, stamp: tuple[int, ...], anchor: Anchor) -> str:
     """Reads a file. `stamp`: by which the cache knows that the file has not changed since."""
     data = _data_of(path)
@@ -222,7 +222,7 @@ def _look_again(path: str, stamp: tuple[int, ...], anchor: Anchor) -> str:
     return "same" if _holds(data, anchor) else "changed"
 
 
-@lru_cache(maxsize=_MOST_LOOKS)
+@cached(_MOST_LOOKS)
 def _look_at_history(top: str, stamp: tuple[int, ...], commit: str) -> Change | None:
     state = git.state_of_commit(Path(top), commit)
     return state if state in {"gone", "reverted"} else None

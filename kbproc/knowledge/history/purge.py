@@ -27,6 +27,7 @@ from msgspec.structs import asdict, replace
 from kbproc.base import disk, durable
 from kbproc.base.errors import KbprocError
 from kbproc.base.failpoints import reach
+from kbproc.base.text.caches import empty_caches
 from kbproc.engine.embedding.background import Embedding
 from kbproc.engine.embedding.model import StoredModel
 from kbproc.engine.events import codec
@@ -482,6 +483,7 @@ def _erase(parts: PurgeParts, purges: list[Record], counts: Erasure, tell: Tell)
     if parts.embedding.pack is not None:
         parts.embedding.pack.release()
     parts.forget_answers()
+    empty_caches()
     _erase_sources(store, trace, Erasure())  # again: a reader of the past may have fetched one
     store.blobs.being_purged = frozenset()
     reach("purge.views")

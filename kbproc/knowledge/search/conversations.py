@@ -3,7 +3,9 @@
 A reply repeats what a person has said, so the person's words count more. Where a query names a
 speaker, it asks for what that one said. Who answers another's question does not repeat its words,
 so the question counts for the answer, too. A turn is short, so the session's best passage counts
-for it. The hits of the first page are weighed, so that a hit has the same place for every page.
+for it, and its words count more than its meaning, which the turns beside it share. Very short ones
+and questions rarely answer, those with a number more often. The hits of the first page are
+weighed, so that a hit has the same place for every page.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
+from kbproc.base.budget import byte_size
 from kbproc.base.text.analysis import STOP_WORDS, folded, words
 from kbproc.base.text.query import Query
 from kbproc.engine.events.document import CONVERSATION
@@ -23,10 +26,14 @@ from kbproc.knowledge.search.fusion import Fused, ordered
 # Chosen on two thirds of LoCoMo's questions: `python -m bench.conversations`.
 _OF_QUESTION = 0.3  # the part of a question's score that is added to its answer's
 _OF_SESSION = 0.4  # the part of the session's best score in the score of its passages
+_OF_WORDS = 0.5  # the part of the score by words that is added once more
+_WITH_WORDS = 1.3  # the greatest score with it, where words weigh 0.6
+_SHORT, _LONG = 0.25, 130  # the part that an empty text loses; bytes of a text that loses nothing
+_QUESTION, _NUMBER = 0.92, 1.08
 _REPLY = 0.67
 _ANOTHER = 0.8
 # A best hit of another speaker than the query names answers one question in twenty.
-_OTHERS_ANSWER = 0.1
+_OTHERS_ANSWER = 0.05
 # The least number of hits of the first page. More hits than a page has would bring half as much
 # again, but cost 8 % of a search's time, because their numbers and rows are read for nothing else.
 _FEWEST = 10
@@ -42,25 +49,32 @@ _SOMEBODY = re.compile(
 )
 _USER, _ASSISTANT, _OUTPUT = "User", "Assistant", " output"
 _ASKS = re.compile("[?？؟]")
+_DIGIT = re.compile(r"\d")
 
 
 class SpeechFactor(Struct, frozen=True, kw_only=True):
     """Why a passage of a conversation has another score.
 
     `question`: the score of the question that a person answers with it, else 0. `session`: the
-    session's best score. `is_reply`: no person speaks. `is_of_another`: the query names a speaker,
-    and others speak.
+    session's best score. `words`: the part of the passage's score by words; None where it has no
+    part by meaning. `form`: a factor for its length, a question mark at its end and a number.
+    `is_reply`: no person speaks. `is_of_another`: the query names a speaker, and others speak.
     """
 
     question: float
     session: float
+    words: float | None
+    form: float
     is_reply: bool
     is_of_another: bool
 
     def of(self, score: float) -> float:
         own = _answering(score, self.question)
         shared = own + _OF_SESSION * (self.session - own)
-        return shared * (_REPLY if self.is_reply else 1) * (_ANOTHER if self.is_of_another else 1)
+        if self.words is not None:
+            shared = (shared + _OF_WORDS * self.words) / _WITH_WORDS
+        speaker = (_REPLY if self.is_reply else 1) * (_ANOTHER if self.is_of_another else 1)
+        return min(1.0, shared * self.form * speaker)
 
 
 def _answering(score: float, question: float) -> float:
@@ -113,6 +127,8 @@ class Conversations:
             factor = SpeechFactor(
                 question=questions.get(id, 0.0),
                 session=sessions[row.document_id],
+                words=None if scores[id].vector is None else scores[id].fts,
+                form=_form(row.text),
                 is_reply=id in replies,
                 is_of_another=bool(query_speakers and speakers[id])
                 and query_speakers.isdisjoint(speakers[id]),
@@ -180,6 +196,13 @@ def _is_answer(id: int, turns: Mapping[int, HitRow], speakers: Mapping[int, Sequ
         return False
     last_message = before.text.rpartition(f"{speakers[id - 1][-1]}: ")[2]
     return _ASKS.search(last_message) is not None
+
+
+def _form(text: str) -> float:
+    """Returns the factor of a passage that does not depend on the query."""
+    factor = 1 - _SHORT * max(0.0, 1 - byte_size(text) / _LONG)
+    factor *= _QUESTION if _ASKS.match(text.rstrip()[-1:]) else 1
+    return round(factor * (_NUMBER if _DIGIT.search(text) else 1), 3)
 
 
 def _is_nameless(speakers: Iterable[str]) -> bool:

@@ -9,10 +9,10 @@ holds.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 
 from msgspec import Struct
 
+from kbproc.base.text.caches import cached
 from kbproc.base.text.instruction import (
     asks_for_all,
     condition_of,
@@ -51,7 +51,7 @@ class _Meaning(Struct, frozen=True):
     is_general: bool
 
 
-@lru_cache(maxsize=4096)
+@cached(4096)
 def _meaning(text: str) -> _Meaning:
     about = subjects(text)
     bears_on = subjects(condition_of(text)) or about

@@ -35,10 +35,10 @@ Confidence = Literal["none", "related", "likely"]
 
 # The least probabilities of the levels "related" and "likely". `only: "answers"` keeps the likely
 # hits.
-RELATED, LIKELY = 0.15, 0.5
+RELATED, LIKELY = 0.09, 0.35
 # A hit that holds so many of the query's words is on its topic; below such a probability it does
 # not answer, even if it is nearer than most texts.
-ON_TOPIC, ANSWERS = 0.3, 0.35
+ON_TOPIC, ANSWERS = 0.3, 0.24
 # The least score of a hit: smaller ones would be shown as 0.000.
 LEAST_SCORE = 0.0005
 # Words that are worth as much as three that no other text holds tell as much as more of them, so do
@@ -66,15 +66,15 @@ class _Weights(Struct, frozen=True):
 
 
 _WITH_COSINE = _Weights(
-    words=1.9, together=3.0, matched=1.0, cosine=7.0, length=0.5, size=-0.7, constant=-5.5
+    words=1.9, together=3.0, matched=1.0, cosine=7.0, length=0.5, size=-0.7, constant=-6.2
 )
 _BY_WORDS = _Weights(
-    words=1.5, together=1.7, matched=2.5, reach=4.5, length=0.8, size=-0.2, constant=-6.3
+    words=1.7, together=2.0, matched=2.9, reach=5.2, length=0.9, size=-0.2, constant=-7.7
 )
 # Pairs of characters are the words of scripts without spaces.
 _BY_PAIRS = _Weights(words=3.6, together=4.4, matched=1.9, reach=3.0, constant=-6.8)
 # For questions in other words than the text, times the square of the share of words that it lacks.
-_BY_MEANING = _Weights(cosine=14.0, spread=50.0, size=-0.8, constant=-7.8)
+_BY_MEANING = _Weights(cosine=14.0, spread=50.0, size=-0.8, constant=-8.3)
 # The smallest and the largest store whose size makes a difference.
 _FEWEST_CHUNKS, _MOST_CHUNKS = 10, 10_000
 # A spread that nearly only queries on a topic of the store have.

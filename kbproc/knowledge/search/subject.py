@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
 from typing import NamedTuple
 
 from kbproc.base.text.analysis import STOP_WORDS, folded, is_unspaced, words
+from kbproc.base.text.caches import cached
 from kbproc.base.text.stems import stems
 
 # A word with the marks within it, and with the signs of names such as C++, C# and .NET.
@@ -229,7 +229,7 @@ def _plain(key: str) -> str:
     return key[:-1] if is_plural else key
 
 
-@lru_cache(maxsize=8192)
+@cached(8192)
 def key_of(name: str) -> str:
     """Returns a name as names are compared; "" for a text without a letter or digit."""
     parts = (_joined(_POSSESSIVE.sub("", token)) for token in _TOKEN.findall(name))
