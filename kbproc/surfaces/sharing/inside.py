@@ -14,6 +14,7 @@ from collections.abc import Callable
 import msgspec
 
 from kbproc.base.durable import write_all
+from kbproc.base.lines import LineCutter
 from kbproc.client.asker import Asker, Message
 
 _logger = logging.getLogger(__name__)
@@ -66,10 +67,9 @@ class Inside(Asker):
 
     def run(self) -> None:
         """Reads answers and events until the other end is closed."""
-        parts = b""
+        cutter = LineCutter()
         while block := os.read(self._reader, _BLOCK):
-            *lines, parts = (parts + block).split(b"\n")
-            for line in lines:
+            for line in cutter.take(block):
                 _attempt(functools.partial(self.hear, msgspec.json.decode(line)))
 
     def _hear_store(self, event: Message) -> None:
