@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-from kbproc.base.threads import lower_priority
+from kbproc.base.threads import lower_priority, start_thread
 
 # Gets True after `wake`, False where the time that the last step named has passed. Returns the
 # seconds until the next step; None: until `wake`. It must not raise.
@@ -66,9 +66,7 @@ class Worker:
         with self._changed:
             if self._thread is not None or self._is_stopped:
                 return False
-            thread = threading.Thread(target=self._run, name=self._name, daemon=True)
-            thread.start()
-            self._thread = thread
+            self._thread = start_thread(self._run, self._name)
             return True
 
     @property

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from kbproc.base.errors import KbprocError
+from kbproc.base.threads import start_thread
 from kbproc.engine.embedding.model import StoredModel
 from kbproc.engine.sources.parse.formats import HOLDERS, NO_OPTIONS, ReadOptions
 
@@ -103,7 +104,7 @@ class Parsers:
         with self._starting:
             pool, self.pool = self.pool, None
         if pool is not None:
-            threading.Thread(target=pool.retire, name="retire", daemon=True).start()
+            start_thread(pool.retire, "retire")
 
     def close(self) -> None:
         if self.pool is not None:
