@@ -134,7 +134,10 @@ class Worker:
 
 
 class Backoff:
-    """Seconds to wait after failures in a row: `first_s`, twice as many each time, `longest_s`."""
+    """Seconds to wait after failures in a row: `first_s`, twice as many each time, `longest_s`.
+
+    The client, which imports no other package, has `pause_after` of client/request.py.
+    """
 
     def __init__(self, first_s: float, longest_s: float) -> None:
         self._first_s = first_s

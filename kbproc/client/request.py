@@ -82,8 +82,5 @@ def line_of(message: Message) -> bytes:
 
 
 def pause_after(failures: int, first_s: float, longest_s: float) -> float:
-    """Returns the seconds to wait after so many failures in a row: twice as many each time.
-
-    It is as base/workers.py's Backoff, which the client can't import.
-    """
+    """Returns the seconds to wait after so many failures in a row: twice as many each time."""
     return min(longest_s, first_s * 2.0 ** (failures - 1))

@@ -52,7 +52,7 @@ class Server:
         self.holds_back = False  # nothing is read until a reader takes events and wakes this thread
         self.process: Process | None = None
         self.servers = 0
-        # A thread of its own and no Worker, because it waits for pipes, and for the waking one too.
+        # One thread for all pipes: it also waits for the one by which other threads wake it.
         self._thread = threading.Thread(target=self._run, name="kbproc client", daemon=True)
         self._thread.start()
 
