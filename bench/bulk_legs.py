@@ -25,6 +25,7 @@ from bench.wire_legs import Setting, models
 from kbproc.base.host import Host
 from kbproc.engine.models.interface import DEFAULT_MODEL
 from kbproc.engine.models.weights import installed_folder
+from kbproc.engine.sources.parse.worker import ParserJob
 from kbproc.knowledge.app.library import Library
 from kbproc.methods.all import registry
 from kbproc.methods.calls.call import Call, Peer
@@ -118,7 +119,8 @@ def _start_parsers(library: Library, path: Path) -> None:
     """Starts processes and tokenizers before the clock, as the floor does."""
 
     def read(_: int) -> None:
-        library.parsers.get().parse(path.read_bytes(), "markdown", path.name)
+        job = ParserJob(data=path.read_bytes(), type="markdown", name=path.name, title=None)
+        library.parsers.get().parse([job])
 
     with ThreadPoolExecutor(_WORKERS) as threads:
         list(threads.map(read, range(2 * _WORKERS)))

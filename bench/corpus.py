@@ -128,6 +128,7 @@ def _written(number: int, first_chunk: int, chunks: list[ChunkText]) -> DocWritt
         first_chunk=first_chunk,
         chunks=chunks,
         parser=1,
+        origin="user",
         path=f"/home/user/docs/{number:05}.{kind}",
         tags=[f"tag-{number % 50}"],
     )

@@ -59,7 +59,7 @@ STAGES = {
         "the answer is checked and encoded": "kbproc.surfaces.wire.messages.Wire.result",
     },
     "doc.ingest": {
-        "texts are cut, in a process of their own": f"{_POOL}.parse_some",
+        "texts are cut, in a process of their own": f"{_POOL}.parse",
         **_WRITING,
         "the full-text index gets it": "kbproc.engine.projections.fulltext.index.FullText.apply",
         "the full-text index commits": "kbproc.engine.projections.fulltext.index.FullText.commit",

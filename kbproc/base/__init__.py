@@ -3,10 +3,10 @@
 Refuses to know: anything that kbproc is about.
 
 Offers: budget · bundled · changes · clients · disk · durable · edits · errors · failpoints ·
-    frames · garbage · gate · git · hashes · host · json_edit · layout · libraries · params ·
-    paths · patterns · person · pipes · pool · processes · purpose · renames · sandbox · sockets ·
-    spared · structs · suggest · threads · times · tls · toml_edit · unseen · values · wording ·
-    workers
+    frames · garbage · gate · git · hashes · host · json_edit · layout · libraries · lines ·
+    params · paths · patterns · person · pipes · pool · processes · purpose · renames · sandbox ·
+    sockets · spared · structs · suggest · threads · times · tls · toml_edit · unseen · values ·
+    wording · workers
 May import: nothing
 Light: yes
 """

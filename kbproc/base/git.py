@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from kbproc.base.host import environment
-from kbproc.base.paths import open_regular
+from kbproc.base.paths import mode_of, open_regular
 
 _MOST_BYTES = 1 << 13
 _PATIENCE_S = 5.0
@@ -35,7 +35,7 @@ def in_main_worktree(folder: Path) -> tuple[Path, Path] | None:
     to be a worktree gets None, too: the repository must name it in return.
     """
     for place in (folder, *folder.parents):
-        mode = _mode(place / ".git")
+        mode = mode_of(place / ".git")
         if stat.S_ISDIR(mode):
             return None
         if stat.S_ISREG(mode):
@@ -46,7 +46,7 @@ def in_main_worktree(folder: Path) -> tuple[Path, Path] | None:
 
 def main_worktree(root: Path) -> Path | None:
     """Returns the main worktree of the repository with this linked worktree; None for others."""
-    repository = None if stat.S_ISDIR(_mode(root / ".git")) else repository_of(root)
+    repository = None if stat.S_ISDIR(mode_of(root / ".git")) else repository_of(root)
     if repository is None or repository.name != ".git":
         return None  # a bare repository has no main worktree
     return repository.parent
@@ -55,7 +55,7 @@ def main_worktree(root: Path) -> Path | None:
 def repository_of(root: Path) -> Path | None:
     """Returns the repository's own folder, mostly `.git`, if `root` is one of its worktrees."""
     mark = root / ".git"
-    if stat.S_ISDIR(_mode(mark)):
+    if stat.S_ISDIR(mode_of(mark)):
         return mark
     name, _, path = (_text(mark) or "").partition(":")
     if name != "gitdir":
@@ -241,14 +241,6 @@ def digest_of(data: bytes) -> str:
     from hashlib import sha1
 
     return sha1(b"blob %d\0%b" % (len(data), data), usedforsecurity=False).hexdigest()
-
-
-def _mode(path: Path) -> int:
-    """Returns the path's mode; 0 if it does not exist or can't be examined."""
-    try:
-        return path.stat().st_mode
-    except OSError:
-        return 0
 
 
 def _is_same(one: Path, other: Path) -> bool:

@@ -254,6 +254,14 @@ def _name(temporary: Path, path: Path) -> None:
         temporary.rename(path)
 
 
+def mode_of(path: Path) -> int:
+    """Returns the path's mode; 0 if it does not exist or can't be examined."""
+    try:
+        return path.stat().st_mode
+    except OSError:
+        return 0
+
+
 def is_gone(path: str | Path) -> bool:
     """Returns True only if certainly nothing exists at the path; False if it can't be looked at."""
     try:

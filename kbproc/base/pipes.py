@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-import threading
 from typing import NoReturn
 
 from kbproc.base.spared import loaded
@@ -56,13 +55,15 @@ def claim() -> tuple[int, int]:
 
 def claim_from_parent() -> int:
     """Returns the descriptor to write to; the process ends as soon as its parent closes stdin."""
+    from kbproc.base.threads import start_thread  # not above: it takes long
+
     reader, writer = claim()
 
     def end_with_parent() -> None:
         os.read(reader, 1)
         os._exit(1)
 
-    threading.Thread(target=end_with_parent, daemon=True).start()
+    start_thread(end_with_parent, "parent")
     return writer
 
 

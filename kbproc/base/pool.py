@@ -10,6 +10,8 @@ from _queue import Empty, SimpleQueue  # the module queue imports heaps, too
 from collections import deque
 from collections.abc import Callable
 
+from kbproc.base.threads import start_thread
+
 _logger = logging.getLogger(__name__)
 _PATIENCE_S = 0.01  # several times what most searches take
 
@@ -39,10 +41,10 @@ class Pool:
             waits = self._unfinished >= len(self._threads)
             try:
                 if waits and len(self._threads) < self._at_once:
-                    self._threads.append(_started(self._run, "worker"))
+                    self._threads.append(start_thread(self._run, "worker"))
                     waits = False
                 if waits and self._most_helpers and self._watch is None:
-                    self._watch = _started(self._keep_watch, "watch")
+                    self._watch = start_thread(self._keep_watch, "watch")
             except RuntimeError:
                 if not self._threads:
                     raise
@@ -77,7 +79,7 @@ class Pool:
             self._helpers = [thread for thread in self._helpers if thread.is_alive()]
             if self._begun == begun_before and len(self._helpers) < self._most_helpers:
                 with contextlib.suppress(RuntimeError):  # because the other threads suffice
-                    self._helpers.append(_started(self._help, "helper"))
+                    self._helpers.append(start_thread(self._help, "helper"))
 
     def _help(self) -> None:
         """Runs jobs until none waits."""
@@ -97,12 +99,6 @@ class Pool:
             self._jobs.put(None)
         for thread in [*self._threads, *self._helpers]:
             thread.join(max(0.0, deadline - time.monotonic()))
-
-
-def _started(run: Callable[[], object], name: str) -> threading.Thread:
-    thread = threading.Thread(target=run, name=name, daemon=True)
-    thread.start()
-    return thread
 
 
 End = Callable[[], object]

@@ -15,6 +15,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -23,6 +24,7 @@ from typing import IO, Self
 import kbproc
 from kbproc.base.frames import LENGTH
 from kbproc.base.host import ALONE
+from kbproc.base.lines import LineCutter
 
 _PIECE = 1 << 18
 popen = subprocess.Popen  # tests replace this
@@ -69,6 +71,8 @@ class Child:
         self.stdin, self.stdout = self.process.stdin, self.process.stdout
         for pipe in (self.stdin, self.stdout):
             os.set_blocking(pipe.fileno(), False)
+        self._cutter = LineCutter()
+        self._lines: deque[bytes] = deque()
         self._writable, self._readable = select.poll(), select.poll()
         self._writable.register(self.stdin, select.POLLOUT)
         self._readable.register(self.stdout, select.POLLIN)
@@ -107,6 +111,12 @@ class Child:
         if not data:
             raise EOFError
         return data
+
+    def receive_line(self, patience: Callable[[], float]) -> bytes:
+        """Returns the next line without its newline; raises EOFError if the process has ended."""
+        while not self._lines:
+            self._lines.extend(self._cutter.take(self.receive(_PIECE, patience)))
+        return self._lines.popleft()
 
     def receive_frame(self, patience: Callable[[], float]) -> bytes:
         """Returns the next message, not decoded; raises EOFError if the process has ended."""

@@ -27,6 +27,17 @@ _LOOKS_S = 0.25
 _HEAPS = {-8: 2, -3: 8 << 20, -1: 16 << 20}
 
 
+def start_thread(run: Callable[[], object], name: str) -> threading.Thread:
+    """Runs `run` in a new daemon thread. Raises RuntimeError if the system can't start one.
+
+    It is for work that happens once, or that waits for one descriptor until its end. Work in steps
+    has a Worker, and jobs that come one after the other have a Pool.
+    """
+    thread = threading.Thread(target=run, name=name, daemon=True)
+    thread.start()
+    return thread
+
+
 def apart(act: Callable[[], object], name: str) -> threading.Thread:
     """Runs `act` in a new thread; first in this one if the system can't start a thread."""
     thread = threading.Thread(target=act, name=name, daemon=True)

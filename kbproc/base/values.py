@@ -11,13 +11,16 @@ import threading
 import unicodedata
 from collections.abc import Callable, Iterable
 from itertools import accumulate
-from typing import Annotated, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
 
 import msgspec
 from msgspec import Meta
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.unseen import UNSEEN
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 # `\Z`, because Python's `$` allows a newline after it. Schemas say `$`: see `published`.
 SLUG = r"^[a-z0-9][a-z0-9-]{0,62}[a-z0-9]\Z"
@@ -235,6 +238,15 @@ def why_not_json(error: Exception) -> str:
         return "it is not UTF-8"
     message = str(error).removeprefix("JSON is malformed: ")
     return message[:1].lower() + message[1:]
+
+
+def object_in(file: Path) -> dict[str, Any]:
+    """Returns the object in a file of JSON; empty if there is no file, or no object in it."""
+    try:
+        content = msgspec.json.decode(file.read_bytes())
+    except (OSError, *NOT_READABLE):
+        return {}
+    return content if isinstance(content, dict) else {}
 
 
 def packed_decoder(kind: type[_Value]) -> Decoder[_Value]:

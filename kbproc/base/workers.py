@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-from kbproc.base.threads import lower_priority
+from kbproc.base.threads import lower_priority, start_thread
 
 # Gets True after `wake`, False where the time that the last step named has passed. Returns the
 # seconds until the next step; None: until `wake`. It must not raise.
@@ -66,9 +66,7 @@ class Worker:
         with self._changed:
             if self._thread is not None or self._is_stopped:
                 return False
-            thread = threading.Thread(target=self._run, name=self._name, daemon=True)
-            thread.start()
-            self._thread = thread
+            self._thread = start_thread(self._run, self._name)
             return True
 
     @property
@@ -136,7 +134,10 @@ class Worker:
 
 
 class Backoff:
-    """Seconds to wait after failures in a row: `first_s`, twice as many each time, `longest_s`."""
+    """Seconds to wait after failures in a row: `first_s`, twice as many each time, `longest_s`.
+
+    The client, which imports no other package, has `pause_after` of client/request.py.
+    """
 
     def __init__(self, first_s: float, longest_s: float) -> None:
         self._first_s = first_s

@@ -79,3 +79,8 @@ def line_of(message: Message) -> bytes:
     """Returns a message's line. Raises TypeError and ValueError for what is not JSON."""
     text = json.dumps(message, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return text.encode() + b"\n"
+
+
+def pause_after(failures: int, first_s: float, longest_s: float) -> float:
+    """Returns the seconds to wait after so many failures in a row: twice as many each time."""
+    return min(longest_s, first_s * 2.0 ** (failures - 1))

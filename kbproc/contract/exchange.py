@@ -96,7 +96,7 @@ class ProcessPeer:
         self._out: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._in: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._deaf = threading.Event()
-        self._threads = [
+        self._threads = [  # no Workers, because the kit imports no other package
             threading.Thread(target=_write, args=(self.process, self._out), daemon=True),
             threading.Thread(target=_read, args=(self.process, self._in, self._deaf), daemon=True),
         ]

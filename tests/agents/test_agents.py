@@ -59,6 +59,7 @@ def put_note(session: Session, agent: str, slug: str, text: str) -> int:
             first_chunk=head.next_chunk,
             chunks=content.chunks,
             parser=1,
+            origin="agent",
             source_id=slug,
         )
         lane.append([event], actor="file", method="note.sync")

@@ -1,4 +1,4 @@
-"""Frames: what is written is read, and a cut stream ends."""
+"""Frames and lines: what is written is read, wherever blocks begin, and a cut stream ends."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kbproc.base.frames import LENGTH, frame, read_frame
+from kbproc.base.lines import LineCutter
 
 MESSAGES = st.recursive(
     st.none() | st.integers(-9, 9) | st.text(max_size=9) | st.binary(max_size=9),
@@ -35,3 +36,12 @@ def test_frames_are_read_as_written_and_a_cut_one_is_none(messages: list[object]
 
 def test_a_length_is_four_bytes_before_the_message() -> None:
     assert frame("words") == LENGTH.pack(6) + msgspec.msgpack.encode("words")
+
+
+@given(st.lists(st.text("ab\n", max_size=5).map(str.encode), max_size=6))
+def test_lines_are_the_same_wherever_the_blocks_begin(blocks: list[bytes]) -> None:
+    cutter = LineCutter()
+    lines = [line for block in blocks for line in cutter.take(block)]
+    *expected, rest = b"".join(blocks).split(b"\n")
+    assert (lines, cutter.unfinished_bytes, cutter.unfinished()) == (expected, len(rest), rest)
+    assert cutter.take(b"c\n") == [b"c"]  # the rest is forgotten

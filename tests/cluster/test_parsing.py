@@ -16,6 +16,7 @@ from kbproc.engine.cluster.jetstream.settings import StreamSettings
 from kbproc.engine.cluster.work.lending import PIECE_BYTES, Lending
 from kbproc.engine.sources.parse.pool import ParserPool
 from tests.kit.nats import shared
+from tests.kit.parsing import parse_one
 from tests.kit.patience import LONG, PATIENCE, until
 from tests.kit.start import REPO, start
 from tests.kit.talk import Session
@@ -68,7 +69,7 @@ def test_a_worker_reads_what_the_node_would_read(
         (b"<h1>Tea</h1><p>It is hot.", "html", "t.html", "Another title"),
         (b"Tea. " * 10_000, "text", "t.txt", None),
     ):
-        assert lending.read(*document) == own.parse(*document)
+        assert lending.read(*document) == parse_one(own, *document)
     broken = (b"%PDF-1.7 " + bytes(100), "pdf", "broken.pdf", None)
     assert lending.read(*broken) is None, "it is parsed here, which says why"
     until(lambda: work_of(settings) == 0, "no job stays there")
@@ -160,4 +161,4 @@ def test_another_worker_takes_the_document_of_one_that_is_silent(
     reading.start()
     started.append(work(tmp_path, settings))
     reading.join()
-    assert results[0] == one.library.parsers.get().parse(b"Tea.", "text", "t.txt", None)
+    assert results[0] == parse_one(one.library.parsers.get(), b"Tea.", "text", "t.txt", None)

@@ -250,6 +250,7 @@ def test_a_due_purge_leaves_the_cluster_and_its_end_is_recorded(
         first_chunk=1,
         chunks=[],
         parser=1,
+        origin="user",
     )
     log.records = [SimpleNamespace(events=codec.encode([event]))]
     rules = rules_of(store)

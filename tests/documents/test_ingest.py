@@ -916,6 +916,7 @@ def test_what_shares_a_commit_is_seen_by_who_comes_after_it(session: Session) ->
         first_chunk=1,
         chunks=[ChunkText(text="P.")],
         parser=1,
+        origin="user",
         path="/p",
     )
     failed = FileFailed(

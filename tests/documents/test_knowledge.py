@@ -343,6 +343,7 @@ def chain(session: Session, length: int) -> list[int]:
             first_chunk=chunk + n,
             chunks=[ChunkText(text="x")],
             parser=1,
+            origin="agent",
             entry=facts,
         )
         for n, id in enumerate(ids)

@@ -140,31 +140,6 @@ def test_files_keep_their_origin_until_a_person_says_otherwise(
     assert session.data("doc.list")[0]["origin"] == "user"
 
 
-def test_texts_of_older_logs_have_an_origin(session: Session) -> None:
-    store = session.store
-    session.data("kb.create", slug="kb")
-
-    def written(actor: str, method: str = "doc.create", **more: Any) -> int:
-        document = knowledge.written(store, "T", "word", kb="kb", doc_type="text", **more)
-        knowledge.put(store, document, actor=actor, method=method)
-        return document.id
-
-    ids = {
-        written("user"): "user",
-        written("bot"): "agent",
-        written("user", url="https://example.org/"): "web",
-        written("user", "store.import"): "import",
-        written("user", created_at="2026-01-01T00:00:00.000Z"): "import",
-        knowledge.entry(store, "T", "word", kb="kb", actor="user"): "agent",
-    }
-    knowledge.agent(store, "bot")
-    ids[knowledge.note(store, "bot", "n", "word")] = "agent"
-    assert {d["id"]: d["origin"] for d in session.data("doc.list")} == ids
-    assert found(session, "word") == ids
-    for id, origin in ids.items():
-        assert session.data("doc.get", id=id)["origin"] == origin
-
-
 # -------------------------------------------------------------------- min_trust
 
 

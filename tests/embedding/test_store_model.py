@@ -18,7 +18,8 @@ from kbproc.engine.embedding.past import PastModel
 from kbproc.engine.embedding.status import Pending, Statuses
 from kbproc.engine.models.fluency import FLUENT
 from kbproc.engine.projections.catalog.rows import IndexRow
-from kbproc.engine.sources.parse.formats import ReadOptions
+from kbproc.engine.sources.parse.formats import NO_OPTIONS, ReadOptions
+from kbproc.engine.sources.parse.worker import ParserJob
 from kbproc.engine.store.state import NoModel, StoreModel
 from tests.kit.patience import PATIENCE
 
@@ -220,21 +221,23 @@ class Pool:
         self.has_retired = threading.Event()
         self.is_closed = False
 
-    def parse(self, data: bytes, type: str, name: str, *more: Any) -> Any:
+    def parse(self, jobs: list[ParserJob], *more: Any) -> Any:
+        name = jobs[0].name
         self.names.append(name)
         self.has_begun.release()
         if self.gate is not None and name.startswith("t"):
             self.gate.wait()
-        return f"here: {name}"
-
-    def parse_some(self, jobs: Any) -> Any:
-        return [f"here: {job}" for job in jobs]
+        return [f"here: {job.name}" for job in jobs]
 
     def close(self) -> None:
         self.is_closed = True
 
     def retire(self) -> None:
         self.has_retired.set()
+
+
+def job(data: bytes, type: str, name: str, options: ReadOptions = NO_OPTIONS) -> ParserJob:
+    return ParserJob(data=data, type=type, name=name, title=None, options=options)
 
 
 class Others:
@@ -250,8 +253,8 @@ def test_other_machines_parse_large_documents_while_all_processes_are_busy() -> 
     parsers = Parsers(cast(Any, lambda: pool))
     parsers.others = Others()
     threads = [
-        threading.Thread(target=parsers.parse, args=(b"", "text", f"t{number}", None), daemon=True)
-        for number in range(2)
+        threading.Thread(target=parsers.parse, args=[[job(b"", "text", f"t{n}")]], daemon=True)
+        for n in range(2)
     ]
     for thread in threads:
         thread.start()
@@ -259,12 +262,14 @@ def test_other_machines_parse_large_documents_while_all_processes_are_busy() -> 
     large = b"x" * (32 << 10)
     parse: Any = parsers.parse
     try:
-        assert parse(large, "text", "a", None) == "there: a"
+        assert parse([job(large, "text", "a")]) == ["there: a"]
+        several = [job(large, "text", name) for name in "ab"]
+        assert parse(several) == ["here: a", "here: b"], "they are short, and go together"
     finally:
         gate.set()
     for thread in threads:
         thread.join()
-    assert parse(large, "text", "b", None) == "here: b", "a process is idle"
+    assert parse([job(large, "text", "b")]) == ["here: b"], "a process is idle"
 
 
 @pytest.mark.parametrize(
@@ -285,7 +290,7 @@ def test_what_a_worker_can_not_parse_is_parsed_here(
     parsers = Parsers(cast(Any, lambda: pool))
     parsers.others = Others()
     blockers = [
-        threading.Thread(target=parsers.parse, args=(b"", "text", "t", None), daemon=True)
+        threading.Thread(target=parsers.parse, args=[[job(b"", "text", "t")]], daemon=True)
         for _ in range(2)
     ]
     for thread in blockers:
@@ -293,7 +298,7 @@ def test_what_a_worker_can_not_parse_is_parsed_here(
         assert pool.has_begun.acquire(timeout=PATIENCE)
     parse: Any = parsers.parse
     try:
-        assert parse(b"x" * size, type, name, None, options=options) == f"here: {name}"
+        assert parse([job(b"x" * size, type, name, options)]) == [f"here: {name}"]
     finally:
         gate.set()
     for thread in blockers:
@@ -311,8 +316,8 @@ def test_one_pool_is_started_at_a_time(model: StoredModel) -> None:
     parsers.close()
     first: Any = parsers.get()
     assert first is parsers.get() and first is pools[0]
-    some: Any = parsers.parse_some
-    assert some(["a", "b"]) == ["here: a", "here: b"]
+    some: Any = parsers.parse([job(b"", "text", name) for name in "ab"])
+    assert some == ["here: a", "here: b"]
     parsers.retire()
     assert pools[0].has_retired.wait(PATIENCE)
     second: Any = parsers.get()

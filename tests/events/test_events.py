@@ -77,10 +77,10 @@ MEMBERS = {
         "tags",
         "metadata",
         "pages",
+        "origin",
         "created_at",
         "created_by",
         "entry",
-        "origin",
     },
     "doc.changed": {"id", "revision", "title", "tags", "metadata", "origin"},
     "doc.deleted": {"id"},
@@ -129,7 +129,7 @@ OLD = (
     b'[{"type":"kb.created","slug":"default","name":"Default"},'
     b'{"type":"doc.written","id":1,"kb":"default","revision":1,"title":"A","doc_type":"text",'
     b'"source_sha256":"ab","size_bytes":3,"first_chunk":1,"chunks":[{"text":"abc"},'
-    b'{"text":"def","page":2,"section":"S","overlap":1}],"parser":1},'
+    b'{"text":"def","page":2,"section":"S","overlap":1}],"parser":1,"origin":"user"},'
     b'{"type":"doc.deleted","id":1},{"type":"file.cleared","kb":"default","path":"/a"}]'
 )
 

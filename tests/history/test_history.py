@@ -658,6 +658,7 @@ def test_a_gap_in_the_revisions_is_not_papered_over() -> None:
         first_chunk=1,
         chunks=[ChunkText(text="a")],
         parser=1,
+        origin="user",
     )
     changed = DocChanged(id=1, revision=3, title="B", tags=[], metadata={})
     state = fold(fold(None, written), changed)

@@ -24,6 +24,7 @@ def state(id: int, **source: Any) -> DocumentState:
         first_chunk=1,
         chunks=[ChunkText(text="x")],
         parser=1,
+        origin="user",
         **source,
     )
     return DocumentState(written=written, title="T", tags=[], metadata={}, revision=1)

@@ -27,6 +27,7 @@ ENTRY = DocWritten(
     first_chunk=1,
     chunks=[],
     parser=1,
+    origin="agent",
     entry=EntryFacts(confidence=80, source="", review_after="2030"),
 )
 ANN = EntryReviewed(id=1, verified_by="ann", verified_at="2026")

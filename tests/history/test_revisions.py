@@ -32,6 +32,7 @@ FIRST = DocWritten(
     first_chunk=1,
     chunks=[ChunkText(text="a"), ChunkText(text="b")],
     parser=1,
+    origin="user",
     path="/one.md",
     tags=["x"],
     metadata={"n": 1},

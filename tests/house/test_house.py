@@ -14,17 +14,14 @@ import statistics
 import subprocess
 import sys
 from collections import defaultdict
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
 
 from tests.conftest import Report
 from tests.kit.talk import REPO
 from tools import code
 from tools.generate import packages
-
-PACKAGE = REPO / "kbproc"
+from tools.imports import MODULES, PACKAGE, imported_modules, imports, named
 
 # Boundaries that may catch any exception, because no caller beyond them would see it.
 BOUNDARIES = {
@@ -82,17 +79,12 @@ HEAVY = {
 
 LONGEST_FUNCTION = 50
 
+# The client and the contract kit import no other package.
+THREADS = {"base/threads.py", "client/server.py", "contract/exchange.py"}
+
 # The client is also published under another name, so its imports are relative.
 PUBLISHED = PACKAGE / "client"
 
-
-def name_of(path: Path) -> str:
-    """Returns the module: base.paths for kbproc/base/paths.py; the folder of an `__init__.py`."""
-    parts = path.relative_to(PACKAGE).with_suffix("").parts
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-
-
-MODULES = {name_of(each.path): each for each in code.codes("kbproc")}
 TESTS = code.codes("tests")
 PACKAGES = packages.packages()
 DESCRIPTIONS = {name: packages.description(name) for name in PACKAGES}
@@ -103,51 +95,6 @@ def package_of(module: str) -> str:
     """Returns the innermost package with a description; empty for a module without one."""
     outer = [name for name in PACKAGES if f"{module}.".startswith(f"{name}.")]
     return max(outer, key=len, default="")
-
-
-class Import(NamedTuple):
-    """`module`: without the prefix `kbproc.`; `symbol`: None if the module itself is imported.
-
-    `importer`: the importing module. `place`: FILE:LINE.
-    """
-
-    module: str
-    symbol: str | None
-    importer: str
-    place: str
-
-
-@cache
-def imports() -> list[Import]:
-    """Returns all imports of kbproc in it, also those in functions and for types only."""
-    return [one for name in MODULES for one in _imports(name)]
-
-
-def _imports(name: str) -> Iterator[Import]:
-    here = MODULES[name]
-    for node in here.of(ast.ImportFrom):
-        package, _, base = named(node, name).partition(".")
-        if package != "kbproc":
-            continue
-        for alias in node.names:
-            inner, place = f"{base}.{alias.name}".removeprefix("."), here.place(node)
-            is_module = inner in MODULES
-            yield Import(
-                inner if is_module else base, None if is_module else alias.name, name, place
-            )
-    for plain in here.of(ast.Import):
-        for alias in plain.names:
-            if alias.name.startswith("kbproc."):
-                module = alias.name.removeprefix("kbproc.")
-                yield Import(module, None, name, here.place(plain))
-
-
-def named(node: ast.ImportFrom, name: str) -> str:
-    """Returns the full name that the node imports from; `name`: of the importing module."""
-    package = f"kbproc.{name}"
-    if MODULES[name].path.name != "__init__.py":
-        package = package.rpartition(".")[0]
-    return importlib.util.resolve_name("." * node.level + (node.module or ""), package)
 
 
 def init_of(package: str) -> str:
@@ -232,10 +179,9 @@ def test_few_packages_know_the_cluster() -> None:
 
 def test_no_import_runs_in_a_circle(none: Report) -> None:
     """Imports in functions and for types only count."""
-    graph: dict[str, set[str]] = {name: set() for name in MODULES}
+    graph = imported_modules()
     places: dict[tuple[str, str], str] = {}
     for one in imports():
-        graph[one.importer] |= {one.module} - {one.importer}
         places.setdefault((one.importer, one.module), one.place)
     while graph:
         ends = {name for name, modules in graph.items() if not modules & graph.keys()}
@@ -468,6 +414,16 @@ def _learns(node: ast.Call) -> bool:
         named = node.args[1:] + [k.value for k in node.keywords]
     words = {word for name in named for word in re.findall(r"\w+", ast.unparse(name))}
     return not words <= PLAIN
+
+
+def test_threads_start_in_one_place(none: Report) -> None:
+    none(
+        f"{here.place(node)}: take start_thread of base/threads.py, a Worker or a Pool"
+        for here in MODULES.values()
+        if str(here.path.relative_to(PACKAGE)) not in THREADS
+        for node in here.of(ast.Call)
+        if isinstance(node.func, ast.Attribute) and node.func.attr == "Thread"
+    )
 
 
 def test_types_are_learnt_in_turn(none: Report) -> None:

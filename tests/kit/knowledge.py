@@ -40,7 +40,7 @@ def written(
         first_chunk=head.next_chunk,
         chunks=[ChunkText(text=text)],
         parser=1,
-        **more,
+        **{"origin": "agent", **more},
     )
 
 

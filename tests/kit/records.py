@@ -101,5 +101,6 @@ def written(id: int, **members: Any) -> DocWritten:
         "first_chunk": id,
         "chunks": [ChunkText(text=f"words of page {id}")],
         "parser": 1,
+        "origin": "user",
     }
     return DocWritten(id=id, **{**defaults, **members})

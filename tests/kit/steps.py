@@ -64,6 +64,7 @@ def records(sequence: Sequence[tuple[str, int, int]]) -> list[Record]:
                 first_chunk=chunk,
                 chunks=[ChunkText(text=f"{number}-{n}") for n in range(2)],
                 parser=1,
+                origin="agent",
                 entry=EntryFacts(confidence=80, source=""),
             )
             chunk += 2

@@ -126,7 +126,7 @@ def accepted(line: dict[str, Any]) -> bool:
 def write(path: Path, rows: list[dict[str, Any]]) -> None:
     header = {
         "type": "kbproc.export",
-        "version": 4,
+        "version": 6,
         "seq": 1,
         "exported_at": "2026-01-01T00:00:00.000Z",
         "store_format": 2,

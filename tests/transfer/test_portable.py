@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 from kbproc.engine.models.hashing import HashEmbedder
 from kbproc.engine.projections.catalog.filters import DocumentFilter
 from kbproc.engine.sources.blobs import digest
+from kbproc.engine.store.folder import LAST_EXPORTER
 from kbproc.engine.store.pipeline import LongWrite
 from kbproc.knowledge.transfer import outgoing
 from kbproc.knowledge.transfer import portable as format
@@ -116,13 +117,13 @@ def search_answers(session: Session) -> list[Any]:
 NOW = "2026-01-01T00:00:00.000Z"
 HEADER = {
     "type": "kbproc.export",
-    "version": 1,
+    "version": 6,
     "seq": 1,
     "exported_at": NOW,
     "store_format": 2,
     "kbproc": "1",
 }
-MADE_BY = {**HEADER, "version": 3, "vectors": {"model": "m", "fingerprint": "0" * 64, "dim": 4}}
+MADE_BY = {**HEADER, "vectors": {"model": "m", "fingerprint": "0" * 64, "dim": 4}}
 KB = {"type": "kb", "slug": "default", "name": "Default"}
 
 
@@ -344,7 +345,7 @@ def test_while_others_write(session: Session, monkeypatch: pytest.MonkeyPatch) -
         session.data("doc.create", title=f"T{n}", text="alpha " * 50)
     with session.store.reading() as snapshot:
         seq = snapshot.seq
-        header = format.Header(version=1, seq=seq, exported_at="", store_format=2, kbproc="")
+        header = format.Header(version=6, seq=seq, exported_at="", store_format=2, kbproc="")
         lines = outgoing.lines(
             session.store, snapshot.queries, header, DocumentFilter(), sources=True
         )
@@ -1003,11 +1004,13 @@ def test_a_first_line_that_is_no_header(session: Session, subtests: pytest.Subte
         (b'{"type":"kbproc.export","version":7,"entries":{}}\n', "store.incompatible"),
         (b'{"type":"kbproc.export","version":0}\n', "store.incompatible"),
         (b"[" * 200_000 + b"\n", "input.unsupported_type"),
-        (b'{"type":"kbproc.export","version":1,"x":' + b"[" * 200_000 + b"\n", None),
+        (b'{"type":"kbproc.export","version":6,"x":' + b"[" * 200_000 + b"\n", None),
     ]
     for first, type in cases:
         with subtests.test(f"{first!r:.80}"):
             assert refusal_of(session, first)["type"] in {type or "input.unsupported_type"}
+    error = refusal_of(session, b'{"type":"kbproc.export","version":5,"notes":[]}\n')
+    assert (error["type"], LAST_EXPORTER in error["hint"]) == ("store.incompatible", True)
 
 
 def test_what_is_no_file(session: Session, tmp_path: Path) -> None:

@@ -347,7 +347,7 @@ SENTENCES: dict[str, tuple[str, ...]] = {
     "docs/moving.md": (
         "A backup is a store of format {store_format}:",
         "Those up to {small_kib} KiB are in packs",
-        "its `version` is {export_version}, and files of earlier ones are read",
+        "its `version` is {export_version}, and no other is read",
         "The answer maps the first {mapped_ids} ids",
     ),
     "docs/operations.md": (

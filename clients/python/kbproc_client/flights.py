@@ -14,7 +14,7 @@ from . import errors
 from .asker import BaseAsker, Message
 from .errors import KbprocError
 from .process import Process
-from .request import OnEnd, OnEvent, PendingRequest, line_of
+from .request import OnEnd, OnEvent, PendingRequest, line_of, pause_after
 
 GRACE = 2.0  # seconds in addition to the timeout, which the server keeps itself
 _MOST_LINE_BYTES = 16 * 1024 * 1024  # unless the server's init says otherwise
@@ -212,8 +212,8 @@ def _waits_for_retry(request: PendingRequest, error: KbprocError) -> bool:
     if error.type not in _AGAIN or request.is_cancelled or request.tries >= _TRIES:
         return False
     pause = (error.retry_after_ms or 100) / 1000
-    request.again_at = time.monotonic() + max(
-        pause, min(pause * 1.3**request.tries, _LONGEST_PAUSE)
-    )
     request.tries += 1
+    request.again_at = time.monotonic() + max(
+        pause, pause_after(request.tries, pause, _LONGEST_PAUSE)
+    )
     return True

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from . import errors, messages
 from .flights import HELD, EventHook, Flights
 from .process import Process, ProcessLines
-from .request import OnEnd, OnEvent, PendingRequest
+from .request import OnEnd, OnEvent, PendingRequest, pause_after
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,6 +24,7 @@ _DRAINS = 15.0  # seconds for the server to finish what is in flight; its own li
 _SILENT = 1.0  # seconds for a server that missed a deadline before
 _MOST_ENDS = 5
 _WITHIN = 60.0  # seconds
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 1.6  # seconds before the server is started again
 
 
 class Server:
@@ -51,6 +52,7 @@ class Server:
         self.holds_back = False  # nothing is read until a reader takes events and wakes this thread
         self.process: Process | None = None
         self.servers = 0
+        # One thread for all pipes: it also waits for the one by which other threads wake it.
         self._thread = threading.Thread(target=self._run, name="kbproc client", daemon=True)
         self._thread.start()
 
@@ -150,7 +152,8 @@ class Server:
         if len(self._ends) > _MOST_ENDS:
             flights.end_all(errors.ends_again_and_again(len(self._ends), _how(code)))
         elif len(self._ends) > 1:
-            self._wait_for(lambda: False, now + 0.05 * 2 ** len(self._ends))
+            pause = pause_after(len(self._ends) - 1, _FIRST_PAUSE, _LONGEST_PAUSE)
+            self._wait_for(lambda: False, now + pause)
 
     def _wait_for(self, is_done: Callable[[], bool], until: float | None) -> None:
         """Waits while there is no server, and keeps the deadlines."""

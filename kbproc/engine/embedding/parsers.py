@@ -11,8 +11,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from kbproc.base.errors import KbprocError
+from kbproc.base.threads import start_thread
 from kbproc.engine.embedding.model import StoredModel
-from kbproc.engine.sources.parse.formats import HOLDERS, NO_OPTIONS, ReadOptions
+from kbproc.engine.sources.parse.formats import HOLDERS
 
 if TYPE_CHECKING:
     from kbproc.engine.sources.parse.pool import ParserPool
@@ -63,47 +64,34 @@ class Parsers:
             return self.pool
 
     def parse(
-        self,
-        data: bytes,
-        type: str,
-        name: str,
-        title: str | None,
-        tell: Callable[[Progress], None] | None = None,
-        options: ReadOptions = NO_OPTIONS,
-    ) -> ParsedChunks:
-        """Parses as ParserPool.parse does; other machines may help while all processes are busy.
+        self, jobs: Sequence[ParserJob], tell: Callable[[Progress], None] | None = None
+    ) -> list[ParsedChunks | KbprocError]:
+        """Parses as ParserPool.parse does; other machines may help while all processes are busy."""
+        is_idle = self._places.acquire(blocking=False)
+        try:
+            lent = None if is_idle or len(jobs) > 1 else self._lent(jobs[0])
+            return self.get().parse(jobs, tell) if lent is None else [lent]
+        finally:
+            if is_idle:
+                self._places.release()
+
+    def _lent(self, job: ParserJob) -> ParsedChunks | None:
+        """Returns what another machine has parsed; None for a job to be done here.
 
         A source that may hold others, or pictures of text, is parsed here: a worker knows no
         options.
         """
-        is_idle = self._places.acquire(blocking=False)
-        try:
-            is_plain = type not in HOLDERS and not options.ocr and not options.redact
-            may_lend = not is_idle and is_plain and len(data) >= LEAST_LENT_BYTES
-            others = self.others if may_lend else None
-            parsed = None if others is None else others.read(data, type, name, title)
-            if parsed is not None:
-                return parsed
-            return self.get().parse(data, type, name, title, tell, options)
-        finally:
-            if is_idle:
-                self._places.release()
-
-    def parse_some(self, jobs: Sequence[ParserJob]) -> list[ParsedChunks | KbprocError]:
-        """Parses as ParserPool.parse_some does."""
-        is_idle = self._places.acquire(blocking=False)
-        try:
-            return self.get().parse_some(jobs)
-        finally:
-            if is_idle:
-                self._places.release()
+        is_plain = job.type not in HOLDERS and not job.options.ocr and not job.options.redact
+        if self.others is None or not is_plain or len(job.data) < LEAST_LENT_BYTES:
+            return None
+        return self.others.read(job.data, job.type, job.name, job.title)
 
     def retire(self) -> None:
         """Ends the pool after its documents in progress; the next `get` starts another pool."""
         with self._starting:
             pool, self.pool = self.pool, None
         if pool is not None:
-            threading.Thread(target=pool.retire, name="retire", daemon=True).start()
+            start_thread(pool.retire, "retire")
 
     def close(self) -> None:
         if self.pool is not None:

@@ -17,7 +17,7 @@ from kbproc.base.values import Scalar
 from kbproc.base.wording import plural
 from kbproc.engine.events.entry import Anchor, EntryFacts
 from kbproc.engine.events.event import Event, NextIds, Subject
-from kbproc.engine.events.origin import AGENT, IMPORT, PERSON, WEB, Origin, origin_of_source
+from kbproc.engine.events.origin import Origin
 
 CONVERSATION = "conversation"  # the type of a document that holds messages
 
@@ -135,7 +135,7 @@ class DocWritten(WrittenContent, frozen=True, kw_only=True, tag="doc.written"):
     forgotten: int | None = None
     moved_from: str | None = None  # the path that the file had before, if it has another now
     source_facts: SourceFacts | None = None  # None: the source states nothing
-    origin: Origin | None = None  # None in events that were written before origins were
+    origin: Origin
     modified_at: str | None = None  # when its file's text was last changed, where that is known
     anchors: list[Anchor] = []
 
@@ -143,25 +143,6 @@ class DocWritten(WrittenContent, frozen=True, kw_only=True, tag="doc.written"):
     def next_chunk(self) -> int:
         """The first chunk id after its own."""
         return self.first_chunk + len(self.chunks)
-
-    def origin_in(self, actor: str, method: str) -> Origin:
-        """Returns the origin of the document that a record's actor wrote by this method.
-
-        It is derived for events from before origins: notes count as an agent's, entries too, unless
-        their source is an address; a document is imported, fetched, or written by the user or an
-        agent.
-        """
-        if self.origin is not None:
-            return self.origin
-        if self.entry is not None:
-            return origin_of_source(self.entry.source) or AGENT
-        if self.doc_type == "note":
-            return AGENT
-        if self.created_at is not None or method == "store.import":
-            return IMPORT
-        if self.url is not None:
-            return WEB
-        return PERSON if actor == PERSON else AGENT
 
     def without_content(self, forgotten: int) -> DocWritten:
         """Returns the event that replaces this one in the log once its content is forgotten.

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from kbproc.base.values import NOT_READABLE, decoder
+from kbproc.base.values import NOT_READABLE, decoder, object_in
 from kbproc.engine.models.bert import read_config
 from kbproc.engine.models.calibration import Prompts
 from kbproc.engine.models.weights import LocalModel, Need
@@ -52,10 +52,10 @@ class Sentence(msgspec.Struct, frozen=True, kw_only=True):
 def read_sentence(folder: Path) -> Sentence:
     """Reads a model's folder. Without modules.json it is a plain encoder, pooled by mean."""
     pooling, obstacles = _modules(folder)
-    sentence_config = _read(folder / "sentence_bert_config.json")
-    config = _read(folder / "config.json")
-    tokenizer_config = _read(folder / "tokenizer_config.json")
-    named = _read(folder / "config_sentence_transformers.json").get("prompts")
+    sentence_config = object_in(folder / "sentence_bert_config.json")
+    config = object_in(folder / "config.json")
+    tokenizer_config = object_in(folder / "tokenizer_config.json")
+    named = object_in(folder / "config_sentence_transformers.json").get("prompts")
     limits = (sentence_config.get("max_seq_length"), tokenizer_config.get("model_max_length"))
     stated = next((int(limit) for limit in limits if isinstance(limit, int | float)), _MOST_TOKENS)
     places = config.get("max_position_embeddings")
@@ -114,7 +114,9 @@ def _modules(folder: Path) -> tuple[str, list[str]]:
     for module in modules:
         kind = str(module.get("type", "")).rpartition(".")[2]
         if kind == "Pooling":
-            pooling, obstacle = _pooling(_read(folder / str(module.get("path")) / "config.json"))
+            pooling, obstacle = _pooling(
+                object_in(folder / str(module.get("path")) / "config.json")
+            )
             obstacles += [obstacle] if obstacle else []
         elif kind not in {"Transformer", "Normalize"}:
             obstacles.append(f"a module {kind or 'without a type'}")
@@ -134,12 +136,3 @@ def _pooling(config: dict[str, Any]) -> tuple[str, str | None]:
     if config.get("include_prompt") is False:
         return pooling, "pooling without the prompt"
     return pooling, None
-
-
-def _read(file: Path) -> dict[str, Any]:
-    """Returns the object in a file; empty if there is no file, or no object in it."""
-    try:
-        content = msgspec.json.decode(file.read_bytes())
-    except (OSError, *NOT_READABLE):
-        return {}
-    return content if isinstance(content, dict) else {}

@@ -82,7 +82,7 @@ def walk(
     before it is listed. `left_out` collects what rules left out. `check` is called at every step,
     and may raise.
     """
-    if not stat.S_ISDIR(_mode(start)):
+    if not stat.S_ISDIR(paths.mode_of(start)):
         yield start
         return
     tally = left_out or Omissions()
@@ -220,8 +220,8 @@ class _Walk:
     def ignores_above(self, start: Path) -> list[Ignores]:
         """Returns the .gitignore files from the repository's top down to `start`'s parent."""
         above = list(start.parents)
-        tops = [i for i, folder in enumerate(above) if _mode(folder / ".git")]
-        if _mode(start / ".git") or not tops:
+        tops = [i for i, folder in enumerate(above) if paths.mode_of(folder / ".git")]
+        if paths.mode_of(start / ".git") or not tops:
             return []
         ignores: list[Ignores] = []
         for folder in reversed(above[: tops[0] + 1]):
@@ -281,12 +281,6 @@ def _too_deep(path: Path) -> KbprocError:
 
 def _is_whole_store(folder: Path) -> bool:
     """Returns True for a store, which has two entries of certain names: one alone is common."""
-    return stat.S_ISREG(_mode(folder / "store.toml")) and stat.S_ISDIR(_mode(folder / "log"))
-
-
-def _mode(path: Path) -> int:
-    """Returns the path's mode; 0 if it does not exist or can't be examined."""
-    try:
-        return path.stat().st_mode
-    except OSError:
-        return 0
+    return stat.S_ISREG(paths.mode_of(folder / "store.toml")) and stat.S_ISDIR(
+        paths.mode_of(folder / "log")
+    )

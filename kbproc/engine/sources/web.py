@@ -11,7 +11,6 @@ import contextlib
 import math
 import re
 import socket
-import threading
 import time
 import zlib
 from collections.abc import Callable, Collection
@@ -23,6 +22,7 @@ from msgspec import Struct
 
 from kbproc import __version__
 from kbproc.base.errors import KbprocError
+from kbproc.base.threads import start_thread
 from kbproc.base.tls import trusted
 from kbproc.base.wording import plural
 from kbproc.base.workers import Worker
@@ -197,8 +197,7 @@ def _addresses(
         except (OSError, UnicodeError) as error:
             failed.append(error)
 
-    asking = threading.Thread(target=ask, name="resolve", daemon=True)
-    asking.start()
+    asking = start_thread(ask, "resolve")
     while asking.is_alive():
         asking.join(0.05)
         if asking.is_alive():

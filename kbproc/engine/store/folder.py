@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     from kbproc.base.settings.trust import Trust
 
 FORMAT = 2
-# The last commit whose program exports the stores of unreleased versions: sources in `blobs`.
-_LAST_EXPORTER = "fce81a0b"
+# The last commit whose program exports the stores of unreleased versions: sources in `blobs`. It
+# imports their exports, too.
+LAST_EXPORTER = "fce81a0b"
 # Names that a folder may hold before it becomes a store: a half-made store's, and a mount's own.
 _BEGINNINGS = ("lock", "kbproc.sock", "store.toml", ".gitignore", "lost+found")
 # Tables of store.toml beside [model]: the model that a change leads to, and the one before.
@@ -279,7 +280,7 @@ def _incompatible(number: Any) -> KbprocError:
         hint=None
         if is_later
         else "A version before the first release has written it. The commit "
-        f"{_LAST_EXPORTER} of kbproc exports it (kbproc store export FILE); import the file here.",
+        f"{LAST_EXPORTER} of kbproc exports it (kbproc store export FILE); import the file here.",
     )
 
 

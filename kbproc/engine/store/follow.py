@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import shutil
 from collections.abc import Iterable, Iterator
 from itertools import takewhile
 from pathlib import Path
@@ -18,7 +17,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from kbproc.base.errors import KbprocError
-from kbproc.base.paths import listed
 from kbproc.engine.projections.catalog.files import catalogs, next_catalog, remove_catalog
 
 if TYPE_CHECKING:
@@ -40,7 +38,6 @@ def open_catalog(views: Path) -> Catalog:
     """
     from kbproc.engine.projections.catalog.catalog import Catalog
 
-    remove_older(views)
     best: Catalog | None = None
     for path in reversed(catalogs(views)):
         catalog = _open_or_remove(path)
@@ -69,23 +66,6 @@ def _open_or_remove(path: Path) -> Catalog | None:
     _logger.warning("the catalog is damaged and made afresh: %s", path.name)
     remove_catalog(path)
     return None
-
-
-def remove_older(views: Path) -> None:
-    """Removes what earlier versions kept: a catalog in DuckDB, copies for SQL, a front page.
-
-    They hold texts, so a purge would miss them.
-    """
-    for path in listed(views, "", ""):
-        if path.name in {"front", "front.tmp"} or _is_former_catalog(path.name):
-            shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
-    for path in listed(views / "sql", "", ".duckdb"):
-        if path.name[0].isdecimal():
-            path.unlink(missing_ok=True)
-
-
-def _is_former_catalog(name: str) -> bool:
-    return name.startswith("catalog") and ".duckdb" in name
 
 
 def replay(log: Log, catalog: Catalog, to_seq: int | None = None) -> None:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from kbproc.base.errors import KbprocError
 from kbproc.base.gate import Gate
+from kbproc.base.workers import Worker
 from kbproc.engine.embedding.background import Embedding
 from kbproc.engine.embedding.past import PastModel
 from kbproc.engine.log.record import START, Position
@@ -62,9 +63,10 @@ class Past(PublishedStore):
         self.reranker = store.reranker
         self.indexed = Indexed(self.fulltext.snapshot(), position.seq)
         self.show(self._published())
-        self._closing = threading.Event()
-        self._thread: threading.Thread | None = None
-        self._embed_missing(embedding)
+        self._embedding = embedding
+        self._refused: set[int] = set()  # ids of chunks that the model refuses
+        self._worker = Worker("past", self._step)
+        self._embed_missing()
 
     def _published(self) -> Published:
         queries = self.readers.borrow()
@@ -93,40 +95,35 @@ class Past(PublishedStore):
 
     # ------------------------------------------------------ vectors not yet there
 
-    def _embed_missing(self, embedding: Embedding) -> None:
+    def _embed_missing(self) -> None:
         if self.vectors is None or not self.vectors.pending_count:
             return
-        if self.vectors.pending_count <= _AT_ONCE:
-            self._embed(embedding)
+        if self.vectors.pending_count > _AT_ONCE:
+            self._worker.start()
         else:
-            thread = threading.Thread(
-                target=self._embed, args=(embedding,), name="past", daemon=True
-            )
-            thread.start()
-            self._thread = thread
+            while self._step(False) is not None:
+                pass
 
-    def _embed(self, embedding: Embedding) -> None:
-        """Embeds all missing chunks; a chunk that the model refuses stays without a vector."""
-        refused: set[int] = set()
-        while self.vectors is not None and not self._closing.is_set():
-            ids = [id for id in self.vectors.pending() if id not in refused][:16]
-            if not ids:
-                return
-            queries = self.readers.borrow()
-            try:
-                rows = queries.index_rows_of_chunks(ids)
-            finally:
-                self.readers.give_back(queries)
-            try:
-                embedding.embed_into(self.vectors, rows)
-            except KbprocError as error:
-                _logger.warning("a chunk of the past has no vector: %s", error.message)
-                refused.update(ids)
+    def _step(self, is_woken: bool) -> float | None:
+        """Embeds some missing chunks; a chunk that the model refuses stays without a vector."""
+        assert self.vectors is not None  # noqa: S101  see _embed_missing
+        ids = [id for id in self.vectors.pending() if id not in self._refused][:16]
+        if not ids:
+            return None
+        queries = self.readers.borrow()
+        try:
+            rows = queries.index_rows_of_chunks(ids)
+        finally:
+            self.readers.give_back(queries)
+        try:
+            self._embedding.embed_into(self.vectors, rows)
+        except KbprocError as error:
+            _logger.warning("a chunk of the past has no vector: %s", error.message)
+            self._refused.update(ids)
+        return 0.0
 
     def close(self) -> None:
-        self._closing.set()
-        if self._thread is not None:
-            self._thread.join(5)
+        self._worker.close(5)
         self.readers.retire()
         self.fulltext.close()
 

@@ -166,14 +166,27 @@ def read_content(
     def parse() -> ParsedChunks:
         if plain is not None:
             return intake.parsers.get().read_here(plain, name, title)
-        try:
-            return intake.parsers.parse(data, doc_type, name, title, tell, options)
-        except KbprocError as error:
-            if error.type != "operation.failed" or doc_type not in HOLDERS or not options.parts:
-                raise
-        # A file within the source may have ended the parser; the source is read without them.
-        alone = msgspec.structs.replace(options, parts=False)
-        return intake.parsers.parse(data, doc_type, name, title, tell, alone)
+        result = attempt(options)
+        has_failed = isinstance(result, KbprocError) and result.type == "operation.failed"
+        if has_failed and doc_type in HOLDERS and options.parts:
+            # A file within the source may have ended the parser; the source is read without them.
+            result = attempt(msgspec.structs.replace(options, parts=False))
+        if isinstance(result, KbprocError):
+            raise result
+        return result
+
+    def attempt(options: ReadOptions) -> ParsedChunks | KbprocError:
+        from kbproc.engine.sources.parse.worker import ParserJob
+
+        job = ParserJob(
+            data=data,
+            type=doc_type,
+            name=name,
+            title=title,
+            reports=tell is not None,
+            options=options,
+        )
+        return intake.parsers.parse([job], tell)[0]
 
     source = RawSource(data, doc_type, name, options, stamp=stamp)
     return _content(intake, source, _with_parsers(parse), title=title, keep=keep)
@@ -225,7 +238,7 @@ def read_some(
         )
         for source in sources
     ]
-    results = _with_parsers(lambda: intake.parsers.parse_some(jobs))
+    results = _with_parsers(lambda: intake.parsers.parse(jobs))
     return [attempt(source, parsed) for source, parsed in zip(sources, results, strict=True)]
 
 

@@ -15,7 +15,7 @@ from kbproc.base.errors import KbprocError
 from kbproc.base.values import MOST_ALIASES
 from kbproc.engine.events.entry import EntryReplaces, EntrySuperseded
 from kbproc.engine.events.event import Event
-from kbproc.engine.events.origin import AGENT, FOREIGN, PERSON, Origin
+from kbproc.engine.events.origin import FOREIGN, PERSON, Origin
 from kbproc.engine.projections.catalog.rows import DocumentRow, EntryRow, facts_in
 from kbproc.knowledge.documents import entry, revision
 from kbproc.knowledge.documents.content import Intake, content_of_text
@@ -33,7 +33,7 @@ def facts_after(queries: Queries, event: DocWritten, facts: EntryFacts) -> Entry
     """Returns the facts of a new entry, which say whether it waits."""
     kb = queries.kb(event.kb)
     review = kb.review if kb else "none"  # the default one is created with the first write
-    return replace(facts, in_review=must_wait(review, event.origin or AGENT))
+    return replace(facts, in_review=must_wait(review, event.origin))
 
 
 def must_wait(review: Review, origin: Origin) -> bool:

@@ -130,10 +130,6 @@ class Timeline:
         for event in events:
             if isinstance(event, DocWritten) and event.revision < self._first_retained:
                 state = Unknown(why="forgotten")
-            elif isinstance(event, DocWritten):
-                # The state is written again by others, who must not become its origin.
-                origin = event.origin_in(touch.actor, touch.method)
-                state = fold(state, replace(event, origin=origin))
             else:
                 state = fold(state, event)
         return state

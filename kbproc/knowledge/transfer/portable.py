@@ -5,10 +5,6 @@ watched folders by path; the documents by id; the notes by agent and slug; the s
 their counts and the sha256 of all bytes before it, so that a truncated or damaged file is detected.
 Each line and their order are checked.
 
-A later version of the format has more lines and members than an earlier one, and this program reads
-all versions up to the one that it writes: the error that refuses an older store names a commit that
-exports it.
-
 A line names the members that need bounds here, because anybody may have written the file. It has
 the others from the structs of the events: a new fact of an entry or a document needs no line here.
 """
@@ -54,6 +50,7 @@ from kbproc.engine.events.origin import Origin as From
 from kbproc.engine.events.origin import origin_in_export
 from kbproc.engine.events.session import Detail, Failure, Reference, Status, Usage
 from kbproc.engine.events.watch import FolderWatched
+from kbproc.engine.store.folder import LAST_EXPORTER
 from kbproc.knowledge.agents import agent as agents
 from kbproc.knowledge.agents.notes.files import MOST_BYTES, NotANote, require_text
 from kbproc.knowledge.documents.anchors import MOST_SOURCES
@@ -557,16 +554,19 @@ def _next_line(file: BinaryIO) -> bytes:
 
 
 def _header(data: bytes) -> Header:
-    """Returns the header; checks the version first, as a later one may have other members."""
+    """Returns the header; checks the version first, as another one may have other members."""
     try:
         version = _decode_version(data).version
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         raise _no_export("Its first line is not the header of an export") from None
-    if not 1 <= version <= VERSION:
+    if version != VERSION:
         raise KbprocError(
             "store.incompatible",
-            f"The file is an export of version {version}; this kbproc reads up to {VERSION}.",
-            hint="A later kbproc has written it: install that one.",
+            f"The file is an export of version {version}; this kbproc reads version {VERSION}.",
+            hint="A later kbproc has written it: install that one."
+            if version > VERSION
+            else "A version before the first release has written it. The commit "
+            f"{LAST_EXPORTER} of kbproc imports it; export that store, and import its file here.",
             field=_FIELD,
         )
     line = _decode(1, data)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
-from kbproc.base.budget import BYTES_PER_TOKEN, byte_size
+from kbproc.base.budget import BYTES_PER_TOKEN, byte_size, number_that_fits
 from kbproc.surfaces.hooks.origins import may_quote
 from kbproc.surfaces.hooks.reference import one_line
 
@@ -40,11 +40,6 @@ def lines(items: Iterable[Item]) -> Iterator[str]:
 def section(items: Iterable[Item], tokens: int) -> tuple[str, int]:
     """Returns the heading and the lines that fit, and their number; ("", 0) if none does."""
     room = tokens * BYTES_PER_TOKEN - byte_size(HEADING) - 1
-    parts: list[str] = []
-    for line in lines(items):
-        item = f"- {line}\n"
-        room -= byte_size(item)
-        if room < 0:
-            break
-        parts.append(item)
-    return ("".join([f"{HEADING}\n", *parts]), len(parts)) if parts else ("", 0)
+    parts = [f"- {line}\n" for line in lines(items)]
+    count = number_that_fits(map(byte_size, parts), room)
+    return ("".join([f"{HEADING}\n", *parts[:count]]), count) if count else ("", 0)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from kbproc.base.durable import write_all
 from kbproc.base.errors import KbprocError
@@ -18,7 +18,7 @@ from kbproc.engine.store import edited_files
 from kbproc.engine.store.folder import is_store
 from kbproc.engine.store.hook_log import HookFailure, note
 from kbproc.surfaces.hooks import protocol
-from kbproc.surfaces.hooks.asking import HookQuestion
+from kbproc.surfaces.hooks.asking import READ_SCOPES, HookQuestion
 from kbproc.surfaces.hooks.memory import Memory
 from kbproc.surfaces.hooks.options import HookOptions, is_chosen, options_of
 from kbproc.surfaces.hooks.protocol import HookEvent
@@ -101,152 +101,132 @@ def _answer(argv: list[str], reporter: _StageReporter) -> Iterator[bytes]:
         yield protocol.written(event, "")
         return
     with contextlib.ExitStack() as stack:
-        yield protocol.written(event, _context(event, options, config, folder, reporter, stack))
+        work = _HookWork(event, options, config, folder, reporter, stack)
+        yield protocol.written(event, work.context())
 
 
-def _context(
-    event: HookEvent,
-    options: HookOptions,
-    config: Config,
-    folder: Path,
-    reporter: _StageReporter,
-    stack: contextlib.ExitStack,
-) -> str:
-    if event.event == "pre-compact":
-        return _record(event, options, config, folder, reporter, stack)
-    if event.event == "tool":
-        return _of_act(event, options, config, folder, reporter, stack)
-    reporter.stage("opening its files in the store")
-    memory = Memory(config.store, event.session, _project(config, folder))
-    now = Host().now()
-    if event.event == "session-end":
-        memory.keep_end(now)
-        _count_use(event, options, config, folder, reporter, stack)
-        return _record(event, options, config, folder, reporter, stack)
-    if event.event == "prompt":
-        from kbproc.surfaces.hooks import prompt
+class _HookWork(NamedTuple):
+    """The work for one event; `stack` closes what it opened once the answer was passed on."""
 
-        query = prompt.query_of(event.prompt) if event.is_from_person else ""
-        if not query:
+    event: HookEvent
+    options: HookOptions
+    config: Config
+    folder: Path
+    reporter: _StageReporter
+    stack: contextlib.ExitStack
+
+    def context(self) -> str:
+        """Returns the text for the agent; "" for none."""
+        kind = self.event.event
+        if kind == "pre-compact":
+            self._record()
             return ""
-    reporter.stage("reaching the process that has the store open")
-    asking = HookQuestion(config, folder)
-    stack.callback(asking.close)
-    if asking.is_attached:
-        reporter.stage("waiting for the process that has the store open")
-    else:
-        reporter.stage("opening the store, which no process has open")
-        if event.event == "prompt" and event.session is not None:
-            reporter.delay(event.session, protocol.delayed(event, *_DELAY))
-    if event.event == "prompt":
-        most, allowed = options.tokens, options.quote
-        text = prompt.context(asking, config, query, memory, most, allowed, folder)
-    else:
-        from kbproc.surfaces.hooks import start
+        if kind == "tool":
+            return self._of_act()
+        self.reporter.stage("opening its files in the store")
+        memory = self._memory()
+        now = Host().now()
+        if kind == "session-end":
+            memory.keep_end(now)
+            self._count_use()
+            self._record()
+            return ""
+        if kind == "prompt":
+            from kbproc.surfaces.hooks import prompt
 
-        text = start.context(asking, config, event, memory, now, options.tokens, options.quote)
-    _count(event, options, config, memory, text)
-    return text
+            query = prompt.query_of(self.event.prompt) if self.event.is_from_person else ""
+            if not query:
+                return ""
+        self.reporter.stage("reaching the process that has the store open")
+        asking = self._asking()
+        if asking.is_attached:
+            self.reporter.stage("waiting for the process that has the store open")
+        else:
+            self.reporter.stage("opening the store, which no process has open")
+            if kind == "prompt" and self.event.session is not None:
+                self.reporter.delay(self.event.session, protocol.delayed(self.event, *_DELAY))
+        most, allowed = self.options.tokens, self.options.quote
+        if kind == "prompt":
+            text = prompt.context(asking, self.config, query, memory, most, allowed, self.folder)
+        else:
+            from kbproc.surfaces.hooks import start
 
+            text = start.context(asking, self.config, self.event, memory, now, most, allowed)
+        self._count(memory, text)
+        return text
 
-def _of_act(
-    event: HookEvent,
-    options: HookOptions,
-    config: Config,
-    folder: Path,
-    reporter: _StageReporter,
-    stack: contextlib.ExitStack,
-) -> str:
-    """Returns what the store says of what a tool does; "" unless a process has the store open.
+    def _of_act(self) -> str:
+        """Returns what the store says of what a tool does; "" unless a process has the store open.
 
-    Opening the store would take longer than an agent should wait before each of its acts.
-    """
-    from kbproc.surfaces.hooks.act import act_of
+        Opening the store would take longer than an agent should wait before each of its acts.
+        """
+        from kbproc.surfaces.hooks.act import act_of
 
-    act = act_of(event.tool_input, str(folder), error=event.error)
-    if act.path is not None:
-        edited_files.note(config.store, act.path, Host().now_ms())
-    if not act.query:
-        return ""
-    reporter.stage("waiting for the process that has the store open")
-    asking = HookQuestion(config, folder)
-    stack.callback(asking.close)
-    if not asking.is_attached:
-        return ""
-    from kbproc.surfaces.hooks import tool
+        act = act_of(self.event.tool_input, str(self.folder), error=self.event.error)
+        if act.path is not None:
+            edited_files.note(self.config.store, act.path, Host().now_ms())
+        if not act.query:
+            return ""
+        self.reporter.stage("waiting for the process that has the store open")
+        asking = self._asking()
+        if not asking.is_attached:
+            return ""
+        from kbproc.surfaces.hooks import tool
 
-    memory = Memory(config.store, event.session, _project(config, folder))
-    text = tool.context(asking, config, act, memory, options.tokens, options.quote, folder)
-    _count(event, options, config, memory, text)
-    return text
+        memory = self._memory()
+        most, allowed = self.options.tokens, self.options.quote
+        text = tool.context(asking, self.config, act, memory, most, allowed, self.folder)
+        self._count(memory, text)
+        return text
 
+    def _count(self, memory: Memory, text: str) -> None:
+        """Counts an answer, if the user has turned that on."""
+        if not self.options.count:
+            return
+        from kbproc.surfaces.hooks.counting import count_injection
 
-def _count(
-    event: HookEvent, options: HookOptions, config: Config, memory: Memory, text: str
-) -> None:
-    """Counts an answer, if the user has turned that on."""
-    if not options.count:
-        return
-    from kbproc.surfaces.hooks.counting import count_injection
+        count_injection(
+            self.config.store,
+            now=Host().now(),
+            session=self.event.session,
+            kind=cast("InjectionKind", self.event.event),
+            text=text,
+            ids=memory.quoted_ids,
+        )
 
-    count_injection(
-        config.store,
-        now=Host().now(),
-        session=event.session,
-        kind=cast("InjectionKind", event.event),
-        text=text,
-        ids=memory.quoted_ids,
-    )
+    def _count_use(self) -> None:
+        """Counts the texts that the agent has found and used, if the user has turned that on."""
+        event, store = self.event, self.config.store
+        if not self.options.count or event.session is None or event.transcript is None:
+            return
+        from kbproc.surfaces.hooks import counting
 
+        ids = counting.quoted_ids(store, event.session)
+        self.reporter.stage("counting what the session has used")
+        check_transcript(event.transcript)
+        counting.count_use(
+            store,
+            now=Host().now(),
+            session=event.session,
+            transcript=Path(event.transcript),
+            ids=ids,
+            ask=self._asking,
+        )
 
-def _count_use(
-    event: HookEvent,
-    options: HookOptions,
-    config: Config,
-    folder: Path,
-    reporter: _StageReporter,
-    stack: contextlib.ExitStack,
-) -> None:
-    """Counts the texts that the agent has found and used, if the user has turned that on."""
-    if not options.count or event.session is None or event.transcript is None:
-        return
-    from kbproc.surfaces.hooks import counting
+    def _record(self) -> None:
+        """Adds the session to the store, if the user has turned that on."""
+        if self.options.record and self.event.transcript is not None:
+            self.reporter.stage("recording the session")
+            check_transcript(self.event.transcript)
+            record(self._asking(_RECORD_SCOPES), self.config, self.event.transcript)
 
-    ids = counting.quoted_ids(config.store, event.session)
-    reporter.stage("counting what the session has used")
-    check_transcript(event.transcript)
-
-    def ask() -> HookQuestion:
-        asking = HookQuestion(config, folder)
-        stack.callback(asking.close)
+    def _asking(self, scopes: Sequence[str] = READ_SCOPES) -> HookQuestion:
+        asking = HookQuestion(self.config, self.folder, scopes)
+        self.stack.callback(asking.close)
         return asking
 
-    counting.count_use(
-        config.store,
-        now=Host().now(),
-        session=event.session,
-        transcript=Path(event.transcript),
-        ids=ids,
-        ask=ask,
-    )
-
-
-def _record(
-    event: HookEvent,
-    options: HookOptions,
-    config: Config,
-    folder: Path,
-    reporter: _StageReporter,
-    stack: contextlib.ExitStack,
-) -> str:
-    """Adds the session to the store if the user has turned that on; returns no context."""
-    if options.record and event.transcript is not None:
-        reporter.stage("recording the session")
-        check_transcript(event.transcript)
-        asking = HookQuestion(config, folder, _RECORD_SCOPES)
-        stack.callback(asking.close)
-        record(asking, config, event.transcript)
-    return ""
+    def _memory(self) -> Memory:
+        return Memory(self.config.store, self.event.session, _project(self.config, self.folder))
 
 
 def record(asking: HookQuestion, config: Config, transcript: str) -> None:

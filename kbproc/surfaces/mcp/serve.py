@@ -13,6 +13,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from kbproc import __version__
 from kbproc.base.host import Host
 from kbproc.base.paths import NOWHERE, from_uri
 from kbproc.base.settings.config import MAX_LINE_BYTES, SCOPES, Config
+from kbproc.base.threads import start_thread
 from kbproc.base.unseen import one_line
 from kbproc.base.wording import plural
 from kbproc.surfaces.mcp import protocol
@@ -41,7 +43,7 @@ from kbproc.surfaces.mcp.protocol import (
 from kbproc.surfaces.mcp.resources import Resources
 from kbproc.surfaces.mcp.tasks import Handles, Scopes, Tasks
 from kbproc.surfaces.mcp.toolbox import Toolbox, WireRequest
-from kbproc.surfaces.sharing.inside import Inside
+from kbproc.surfaces.sharing.inside import Inside, InsideServe
 from kbproc.surfaces.wire.lines import InputLines, Signals
 from kbproc.surfaces.wire.logs import log_to_stderr
 from kbproc.surfaces.wire.outbox import Outbox
@@ -322,8 +324,8 @@ def run(offering: Offering, pipes: tuple[int, int], *, host: Host | None = None)
     reader, writer = pipes
     parent = os.getppid()
     outbox = Outbox(writer)
-    to_store, from_store = os.pipe(), os.pipe()
-    inside = Inside(from_store[0], to_store[1])
+    behind = InsideServe()
+    inside = behind.client
     introduction = Introduction(wants_roots=offering.root is None)
     front = Front(
         toolbox,
@@ -342,15 +344,9 @@ def run(offering: Offering, pipes: tuple[int, int], *, host: Host | None = None)
     signals = Signals()
     signals.install()  # before the first answer, because a client may then end this process
     lines = InputLines(reader, MAX_LINE_BYTES, Signals(), answers=writer, parent=parent)
-    listening = (lines, front, inside, outbox, introduction)
-    threading.Thread(target=_listen, args=listening, name="client", daemon=True).start()
-    back = threading.Thread(target=inside.run, name="inside", daemon=True)
-    back.start()
+    start_thread(partial(_listen, lines, front, inside, outbox, introduction), "client")
     introduction.wait(lambda: signals.pending is not None)
-    threading.Thread(target=inside.open, name="open", daemon=True).start()
-    code = _serve(offering, introduction, (to_store[0], from_store[1]), host, signals)
-    os.close(from_store[1])
-    back.join(_END_SECONDS)
+    code = behind.run(_serve(offering, introduction, host, signals))
     outbox.flush(_END_SECONDS)
     front.end()
     outbox.close()
@@ -434,13 +430,10 @@ def _root(offering: Offering, introduction: Introduction, host: Host) -> str | N
 
 
 def _serve(
-    offering: Offering,
-    introduction: Introduction,
-    pipes: tuple[int, int],
-    host: Host,
-    signals: Signals,
-) -> int:
-    from kbproc.surfaces.sharing import serve
+    offering: Offering, introduction: Introduction, host: Host, signals: Signals
+) -> Callable[[tuple[int, int]], int]:
+    """Returns the run of the server, which takes its two pipes and returns the exit code."""
+    from kbproc.surfaces.sharing import serve  # after the first answers
 
     config = offering.config_for(introduction)
     serving = serve.Serving(
@@ -454,4 +447,4 @@ def _serve(
         thin=offering.thin,
         approve=offering.approve,
     )
-    return serve.run(serving, pipes, host=host, signals=signals)
+    return partial(serve.run, serving, host=host, signals=signals)

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import html
-import os
 import sys
-import threading
 import webbrowser
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 
 from msgspec import Struct
@@ -23,14 +22,15 @@ from kbproc.base.errors import KbprocError
 from kbproc.base.host import Host, environment
 from kbproc.base.paths import NOWHERE
 from kbproc.base.settings.config import Config
+from kbproc.base.threads import start_thread
 from kbproc.surfaces.page.access import Access
 from kbproc.surfaces.page.bridge import Bridge
 from kbproc.surfaces.page.server import PageServer
-from kbproc.surfaces.sharing.inside import Inside
+from kbproc.surfaces.sharing import serve
+from kbproc.surfaces.sharing.inside import InsideServe
 from kbproc.surfaces.wire.lines import Signals
 from kbproc.surfaces.wire.logs import log_to_stderr
 
-_END_SECONDS = 2.0
 # Variables that name a screen, on which a person sees a browser. macOS needs none.
 _SCREENS = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
 
@@ -55,14 +55,10 @@ def run(opening: PageOptions, show: Callable[[str], object]) -> int:
     log_to_stderr(config.log_level, host)
     server = _server(opening.port)
     access = Access(host, server.port)
-    to_store, from_store = os.pipe(), os.pipe()
-    inside = Inside(from_store[0], to_store[1])
-    bridge = Bridge(inside, read_only=opening.read_only)
-    back = threading.Thread(target=inside.run, name="inside", daemon=True)
-    back.start()
+    behind = InsideServe()
+    bridge = Bridge(behind.client, read_only=opening.read_only)
     signals = Signals()
     signals.install()  # before the address is shown, because a person may then end the command
-    threading.Thread(target=inside.open, name="open", daemon=True).start()
     bridge.start()
     about = {
         "store": str(config.store),
@@ -73,12 +69,10 @@ def run(opening: PageOptions, show: Callable[[str], object]) -> int:
     server.begin(access, bridge, about)
     show(access.address)
     with _browser(opening, access, host):
-        code = _serve(opening, (to_store[0], from_store[1]), host, signals)
+        code = behind.run(partial(serve.run, _serving(opening), host=host, signals=signals))
     server.shutdown()
     bridge.close()
-    inside.close()
-    os.close(from_store[1])
-    back.join(_END_SECONDS)
+    behind.client.close()
     return code
 
 
@@ -94,17 +88,14 @@ def _server(port: int) -> PageServer:
         ) from None
 
 
-def _serve(opening: PageOptions, pipes: tuple[int, int], host: Host, signals: Signals) -> int:
-    from kbproc.surfaces.sharing import serve
-
-    serving = serve.Serving(
+def _serving(opening: PageOptions) -> serve.Serving:
+    return serve.Serving(
         config=opening.config,
         root=str(NOWHERE),
         scopes=opening.scopes,
         surface="page",
         thin=True,
     )
-    return serve.run(serving, pipes, host=host, signals=signals)
 
 
 # ----------------------------------------------------------------------------- the browser
@@ -131,7 +122,7 @@ def _browser(opening: PageOptions, access: Access, host: Host) -> Iterator[None]
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             path.unlink(missing_ok=True)  # a killed process may have left one
             write_new(str(path), _leading_to(access.address))
-            threading.Thread(target=_start, args=(path,), name="browser", daemon=True).start()
+            start_thread(partial(_start, path), "browser")
         yield
     finally:
         path.unlink(missing_ok=True)

@@ -25,6 +25,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from kbproc.base.threads import start_thread
 from kbproc.base.values import decoder
 from kbproc.surfaces.page.access import Access, PageRefusal
 from kbproc.surfaces.page.bridge import Bridge, Message, encoded
@@ -161,7 +162,7 @@ class PageServer(ThreadingHTTPServer):
     def begin(self, access: Access, bridge: Bridge, about: Message) -> None:
         """Answers from now on, in threads. `about`: what the page learns with its key."""
         self.access, self.bridge, self.about = access, bridge, about
-        threading.Thread(target=self.serve_forever, name="page", daemon=True).start()
+        start_thread(self.serve_forever, "page")
 
     def verify_request(self, request: Any, client_address: Any) -> bool:
         """Returns false unless the connection is this user's, where the kernel says whose it is."""

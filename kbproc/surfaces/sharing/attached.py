@@ -12,6 +12,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -20,6 +21,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 from kbproc.base import sockets
 from kbproc.base.errors import KbprocError
 from kbproc.base.params import MADE_BY_US
+from kbproc.base.threads import start_thread
 from kbproc.base.values import NOT_READABLE, decoder, without_halves
 from kbproc.client.in_flight import RESUME, SUBSCRIBE, InFlight, renumbered, with_token
 from kbproc.surfaces.sharing.link import (
@@ -430,7 +432,7 @@ class Attached:
 
         `owner`: a connection to the first owner; None looks for it.
         """
-        threading.Thread(target=self._serve, args=(owner,), name="attached", daemon=True).start()
+        start_thread(partial(self._serve, owner), "attached")
         code = 0
         try:
             for line in lines:
@@ -548,7 +550,7 @@ class Attached:
         self._in_flight.writes = frozenset(welcome.writes)
         self._in_flight.lasting = frozenset(welcome.lasting)
         # Another thread sends, because the owner may only read on once its answers are read.
-        threading.Thread(target=self._send_again, args=(link,), daemon=True).start()
+        start_thread(partial(self._send_again, link), "sending")
 
     def _send_again(self, link: Link) -> None:
         with self._sending:

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from kbproc.base import sockets
 from kbproc.base.settings.config import MAX_LINE_BYTES
 from kbproc.base.spared import import_validator
+from kbproc.base.threads import start_thread
 from kbproc.surfaces.sharing.link import Hello, Link, peer_of
 from kbproc.surfaces.wire import messages
 from kbproc.surfaces.wire.connection import Connection, Service, serve_lines
@@ -89,9 +90,8 @@ class OwnerHere:
         peer = peer_of(hello, scopes, owner.config.profile_names)
         self._outbox = Outbox(self._theirs.fileno())
         self._connection = _CommandConnection(owner, peer, self._outbox)
-        self._serving = threading.Thread(target=self._serve, name="owner", daemon=True)
         try:
-            self._serving.start()
+            self._serving = start_thread(self._serve, "owner")
         except RuntimeError:
             owner.close()
             raise messages.no_thread() from None

@@ -14,10 +14,13 @@ from collections.abc import Callable
 import msgspec
 
 from kbproc.base.durable import write_all
+from kbproc.base.lines import LineCutter
+from kbproc.base.threads import start_thread
 from kbproc.client.asker import Asker, Message
 
 _logger = logging.getLogger(__name__)
 _BLOCK = 1 << 16
+_END_SECONDS = 2.0
 
 
 class Inside(Asker):
@@ -66,10 +69,9 @@ class Inside(Asker):
 
     def run(self) -> None:
         """Reads answers and events until the other end is closed."""
-        parts = b""
+        cutter = LineCutter()
         while block := os.read(self._reader, _BLOCK):
-            *lines, parts = (parts + block).split(b"\n")
-            for line in lines:
+            for line in cutter.take(block):
                 _attempt(functools.partial(self.hear, msgspec.json.decode(line)))
 
     def _hear_store(self, event: Message) -> None:
@@ -81,6 +83,27 @@ class Inside(Asker):
                 waiting, self._waiting = self._waiting, []
             for then in waiting:
                 _attempt(then)
+
+
+class InsideServe:
+    """A `serve` that runs in this process, over two pipes, and the `client` that asks it."""
+
+    def __init__(self) -> None:
+        (requests, writer), (reader, answers) = os.pipe(), os.pipe()
+        self.client = Inside(reader, writer)
+        self._pipes = (requests, answers)
+        self._passing_on = start_thread(self.client.run, "inside")
+
+    def run(self, serve: Callable[[tuple[int, int]], int]) -> int:
+        """Returns the exit code of `serve`, which gets the two ends of its pipes.
+
+        All answers have been passed on at the end, as far as two seconds allow.
+        """
+        start_thread(self.client.open, "open")
+        code = serve(self._pipes)
+        os.close(self._pipes[1])
+        self._passing_on.join(_END_SECONDS)
+        return code
 
 
 def _attempt(then: Callable[[], None]) -> None:

@@ -23,6 +23,7 @@ from msgspec import Struct
 from kbproc import __version__
 from kbproc.base import sockets
 from kbproc.base.errors import KbprocError
+from kbproc.base.lines import LineCutter
 from kbproc.base.paths import printable
 from kbproc.base.settings.config import MAX_IN_FLIGHT, SCOPES, Config
 from kbproc.base.values import as_json, decoder
@@ -209,7 +210,7 @@ class Link:
         self._socket = connection
         self.pid = peer_pid(connection)
         self._lines: deque[bytes] = deque()
-        self._parts: list[bytes] = []  # the beginning of a line that has not come whole
+        self._cutter = LineCutter()
         self.is_handed_over = False  # true once the owner has said that it leaves
 
     def greet(self, hello: Hello, check: Check) -> Welcome:
@@ -254,13 +255,9 @@ class Link:
         self._take(block)
 
     def _take(self, block: bytes) -> None:
-        """Takes bytes that have come; a long line is joined once."""
-        self._parts.append(block)
-        if b"\n" in block:
-            *lines, rest = b"".join(self._parts).split(b"\n")
-            self._parts = [rest]
-            self.is_handed_over = self.is_handed_over or LEAVING in lines
-            self._lines.extend(line for line in lines if line != LEAVING)
+        lines = self._cutter.take(block)
+        self.is_handed_over = self.is_handed_over or LEAVING in lines
+        self._lines.extend(line for line in lines if line != LEAVING)
 
     def end(self) -> None:
         """Tells the owner that no more lines come; answers still do."""

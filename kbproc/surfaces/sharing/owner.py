@@ -14,6 +14,7 @@ import select
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -24,7 +25,7 @@ from kbproc.base.errors import KbprocError
 from kbproc.base.garbage import look_for_garbage
 from kbproc.base.settings.config import MAX_LINE_BYTES, Config
 from kbproc.base.settings.trust import Trust
-from kbproc.base.threads import apart
+from kbproc.base.threads import apart, start_thread
 from kbproc.base.workers import Worker
 from kbproc.engine.store.visible import narrowed
 from kbproc.knowledge.agents.access import require_agent, scopes_of, visible_to
@@ -316,7 +317,7 @@ class Listener:
                 return
             self._clients.add(client)
         try:
-            threading.Thread(target=client.run, name="client", daemon=True).start()
+            start_thread(client.run, "client")
         except RuntimeError:
             self._remove(client)
             connection.close()
@@ -415,7 +416,7 @@ class AttachedClient:
             if self._handed_over:
                 return
             self._connection = connection
-        threading.Thread(target=self._begin, args=(connection,), name="begin", daemon=True).start()
+        start_thread(partial(self._begin, connection), "begin")
         lines = InputLines(self._socket.fileno(), hello.max_line_bytes, Signals(), rest)
         try:
             serve_lines(connection, lines)

@@ -451,23 +451,24 @@ def _reader_watch(command: Command, reader_gone: threading.Event) -> Iterator[No
     """Cancels an endless stream once stdout has no reader any more, as after `| head -1`."""
     import select  # not above: few streams are endless
 
-    over = threading.Event()
+    from kbproc.base.workers import Worker
+
     watched = select.poll()
     watched.register(1, 0)
 
-    def watch() -> None:
-        while not over.is_set():
-            if watched.poll(_LOOK_MS):
-                reader_gone.set()
-                command.cancel()
-                return
+    def look(is_woken: bool) -> float | None:
+        if not watched.poll(_LOOK_MS):
+            return 0.0
+        reader_gone.set()
+        command.cancel()
+        return None
 
-    thread = threading.Thread(target=watch, name="reader", daemon=True)
-    thread.start()
+    watch = Worker("reader", look)
+    watch.start()
     try:
         yield
     finally:
-        over.set()
+        watch.stop()
 
 
 def _log(options: Options, host: Host) -> None:

@@ -10,6 +10,8 @@ import select
 import signal
 from collections.abc import Iterator
 
+from kbproc.base.lines import LineCutter
+
 _SKIPPED = b"\x00too large "
 _MOST_DIGITS = 20
 LOOK_MS = 1000  # between two checks that the parent still runs
@@ -122,21 +124,18 @@ class InputLines:
 
         Raises Stop.
         """
-        parts: list[bytes] = []
-        size = 0
+        cutter = LineCutter()
+        dropped = 0  # bytes of a line over the limit
         while block := self._read():
-            *ends, rest = block.split(b"\n")
-            for end in ends:
-                size += len(end)
-                yield size if size > self._limit else b"".join([*parts, end])
-                parts, size = [], 0
-            size += len(rest)
-            if size > self._limit:
-                parts = []
-            elif rest:
-                parts.append(rest)
-        if size:
-            yield size if size > self._limit else b"".join(parts)
+            for line in cutter.take(block):
+                size = dropped + len(line)
+                yield size if size > self._limit else line
+                dropped = 0
+            if dropped + cutter.unfinished_bytes > self._limit:
+                dropped += len(cutter.unfinished())
+        line = cutter.unfinished()
+        if size := dropped + len(line):
+            yield size if size > self._limit else line
 
 
 def skipped(size: int) -> bytes:

@@ -36,6 +36,7 @@ MOMENT = "2026-01-01T00:00:00.000Z"
 
 def document(id: int, title: str = "T", *, revision: int = 1, **more: Any) -> DocWritten:
     facts = {"kb": "default", "doc_type": "markdown", "source_sha256": f"{id:064x}"}
+    facts["origin"] = "user"
     return DocWritten(
         id=id,
         revision=revision,

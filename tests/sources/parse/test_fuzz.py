@@ -20,6 +20,7 @@ from kbproc.engine.sources import gitignore
 from kbproc.engine.sources.parse.formats import detect
 from kbproc.engine.sources.parse.pool import ParserPool
 from kbproc.knowledge.transfer import portable
+from tests.kit.parsing import parse_one
 from tests.kit.patience import LONG, PATIENCE
 
 FOLDER = Path(__file__).parent / "corpus"
@@ -110,14 +111,14 @@ def test_documents(pool: ParserPool, path: Path) -> None:
     for number in range(MUTANTS):
         with naming(path, number):
             try:
-                parsed = pool.parse(mutant(path, number), type, path.name)
+                parsed = parse_one(pool, mutant(path, number), type, path.name)
                 read += bool(parsed.chunks)
             except KbprocError as error:
                 assert error.type in REFUSALS
                 assert "took longer" not in error.message
                 assert "crashed" not in error.message
     assert read > MUTANTS // 20, "most are broken beyond reading, not all"
-    assert pool.parse(path.read_bytes(), type, path.name).chunks, "a worker is there as before"
+    assert parse_one(pool, path.read_bytes(), type, path.name).chunks, "a worker is there as before"
     assert len(pool.pids) <= 2
 
 

@@ -14,6 +14,7 @@ from kbproc.engine.sources.parse import ocr
 from kbproc.engine.sources.parse.formats import ReadOptions, detect
 from kbproc.engine.sources.parse.pool import ParserPool
 from kbproc.engine.sources.parse.worker import ParsedChunks
+from tests.kit.parsing import parse_one
 from tests.kit.patience import PATIENCE
 from tests.kit.pdfs import pdf, stream, text_page
 
@@ -48,7 +49,7 @@ def test_a_picture_is_read_in_the_limited_process(pool: ParserPool, name: str, f
     assert detect(name, data[:4096]) is None
     type = detect(name, data[:4096], ENGLISH)
     assert type == "picture"
-    parsed = pool.parse(data, type, name, options=ENGLISH)
+    parsed = parse_one(pool, data, type, name, options=ENGLISH)
     assert shown(parsed) == WORDS
     assert parsed.metadata["ocr"] is True
     assert parsed.metadata["ocr_languages"] == "eng"
@@ -59,7 +60,7 @@ def test_each_page_of_a_tiff_is_cited(pool: ParserPool) -> None:
     page = Image.open(io.BytesIO(JPEG)).convert("1")
     target = io.BytesIO()
     page.save(target, "TIFF", compression="group4", save_all=True, append_images=[page])
-    parsed = pool.parse(target.getvalue(), "picture", "a.tif", options=ENGLISH)
+    parsed = parse_one(pool, target.getvalue(), "picture", "a.tif", options=ENGLISH)
     assert parsed.pages == 2
     assert {page for chunk in parsed.chunks for page in [chunk.page]} >= {1}
     assert shown(parsed) == f"{WORDS} {WORDS}"
@@ -85,10 +86,12 @@ def test_a_picture_that_names_files_has_none_of_them_read(pool: ParserPool, tmp_
     target.write_bytes(JPEG)
     names = f"{target}\n".encode()
     assert ocr.Recogniser("eng").read(names) == []
-    parsed = pool.parse(scanned(("/Filter /DCTDecode", names)), "pdf", "a.pdf", options=ENGLISH)
+    parsed = parse_one(
+        pool, scanned(("/Filter /DCTDecode", names)), "pdf", "a.pdf", options=ENGLISH
+    )
     assert shown(parsed) == "Printed words on the first page."
     with pytest.raises(KbprocError, match="no text"):
-        pool.parse(names, "picture", "a.jpg", options=ENGLISH)
+        parse_one(pool, names, "picture", "a.jpg", options=ENGLISH)
 
 
 IMAGES = {
@@ -111,8 +114,8 @@ IMAGES = {
 @pytest.mark.parametrize("kind", IMAGES)
 def test_scanned_pages_are_read_and_cited(pool: ParserPool, kind: str) -> None:
     data = scanned(IMAGES[kind])
-    assert pool.parse(data, "pdf", "a.pdf").unread == {"pages_without_text": 1}
-    parsed = pool.parse(data, "pdf", "a.pdf", options=ENGLISH)
+    assert parse_one(pool, data, "pdf", "a.pdf").unread == {"pages_without_text": 1}
+    parsed = parse_one(pool, data, "pdf", "a.pdf", options=ENGLISH)
     assert parsed.unread == {}
     assert next((chunk.page, chunk.text.split()[0]) for chunk in parsed.chunks) == (1, "Printed")
     assert WORDS in shown(parsed)
@@ -130,14 +133,14 @@ def test_fax_pages_are_read(pool: ParserPool) -> None:
         "/DecodeParms << /K -1 /Columns 480 /Rows 130 >>"
     )
     data = scanned((entries, target.getvalue()[start : start + size]))
-    parsed = pool.parse(data, "pdf", "a.pdf", options=ENGLISH)
+    parsed = parse_one(pool, data, "pdf", "a.pdf", options=ENGLISH)
     assert WORDS in shown(parsed)
 
 
 @pytest.mark.parametrize("data", [JPEG[:300], b"\x89PNG\r\n\x1a\n" + b"\0" * 50])
 def test_a_damaged_picture_is_refused(pool: ParserPool, data: bytes) -> None:
     with pytest.raises(KbprocError, match="holds no text that text recognition finds") as caught:
-        pool.parse(data, "picture", "a.jpg", options=ENGLISH)
+        parse_one(pool, data, "picture", "a.jpg", options=ENGLISH)
     assert caught.value.type == "operation.failed"
 
 
@@ -145,4 +148,4 @@ def test_what_is_no_text_leaves_no_words(pool: ParserPool) -> None:
     target = io.BytesIO()
     Image.new("L", (400, 300), 255).save(target, "PNG")
     with pytest.raises(KbprocError, match="holds no text"):
-        pool.parse(target.getvalue(), "picture", "a.png", options=ENGLISH)
+        parse_one(pool, target.getvalue(), "picture", "a.png", options=ENGLISH)

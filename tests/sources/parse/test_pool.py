@@ -40,6 +40,7 @@ from kbproc.engine.sources.parse.worker import (
     read,
     size,
 )
+from tests.kit.parsing import parse_one
 from tests.kit.patience import LONG, PATIENCE, until
 from tests.kit.pdfs import pdf, slow_pdf, text_page
 
@@ -70,7 +71,7 @@ def gone(pid: int) -> bool:
 
 def failure(pool: ParserPool, data: bytes, type: str) -> KbprocError:
     with pytest.raises(KbprocError) as caught:
-        pool.parse(data, type, "some/file")
+        parse_one(pool, data, type, "some/file")
     assert caught.value.message.startswith("some/file ")
     return caught.value
 
@@ -82,7 +83,7 @@ def test_what_is_read_here_is_read_as_by_a_worker(pool: ParserPool) -> None:
     for title in (None, "Given"):
         here = pool.read_here(text, "a/b.txt", title)
         assert pool.pids == [] or title
-        assert here == pool.parse(text.encode(), "text", "a/b.txt", title)
+        assert here == parse_one(pool, text.encode(), "text", "a/b.txt", title)
     assert len(here.chunks) > 4
     pool.close()
     with pytest.raises(KbprocError) as caught:
@@ -112,19 +113,19 @@ def test_any_text_is_read_here_as_from_its_bytes(text: str, name: str) -> None:
 
 
 def test_a_document_comes_back_in_chunks(pool: ParserPool) -> None:
-    parsed = pool.parse(b"---\ntags: [a]\nn: 1\n---\n# T\n\nText.", "markdown", "x/a.md")
+    parsed = parse_one(pool, b"---\ntags: [a]\nn: 1\n---\n# T\n\nText.", "markdown", "x/a.md")
     assert (parsed.title, parsed.tags, parsed.metadata) == ("T", ["a"], {"n": 1})
     assert [chunk.text for chunk in parsed.chunks] == ["# T\n\nText."]
-    parsed = pool.parse(pdf(text_page(["Hello."])), "pdf", "x/b.pdf")
+    parsed = parse_one(pool, pdf(text_page(["Hello."])), "pdf", "x/b.pdf")
     assert (parsed.title, parsed.pages, parsed.chunks[0].page) == ("b.pdf", 1, 1)
-    assert pool.parse(b"x", "text", "c.txt", title="Given").title == "Given"
+    assert parse_one(pool, b"x", "text", "c.txt", title="Given").title == "Given"
 
 
 def test_workers_start_when_needed_and_are_used_again(pool: ParserPool) -> None:
     assert pool.pids == []
-    pool.parse(b"x", "text", "a")
+    parse_one(pool, b"x", "text", "a")
     first = pool.pids
-    pool.parse(b"x", "text", "a")
+    parse_one(pool, b"x", "text", "a")
     assert pool.pids == first
     assert len(first) == 1
 
@@ -132,7 +133,7 @@ def test_workers_start_when_needed_and_are_used_again(pool: ParserPool) -> None:
 def test_many_threads(pool: ParserPool) -> None:
     with ThreadPoolExecutor(6) as threads:
         titles = list(
-            threads.map(lambda i: pool.parse(b"# T%d\n" % i, "markdown", "a").title, range(60))
+            threads.map(lambda i: parse_one(pool, b"# T%d\n" % i, "markdown", "a").title, range(60))
         )
     assert titles == [f"T{i}" for i in range(60)]
     assert len(pool.pids) == 2
@@ -140,22 +141,22 @@ def test_many_threads(pool: ParserPool) -> None:
 
 @real
 def test_a_worker_outlives_the_thread_that_asked_for_it(pool: ParserPool) -> None:
-    thread = threading.Thread(target=pool.parse, args=(b"x", "text", "a"))
+    thread = threading.Thread(target=parse_one, args=(pool, b"x", "text", "a"))
     thread.start()
     thread.join()
     first = pool.pids
-    pool.parse(b"x", "text", "a")
+    parse_one(pool, b"x", "text", "a")
     assert pool.pids == first
 
 
 def test_a_typed_failure_crosses_and_leaves_the_worker(pool: ParserPool) -> None:
-    pool.parse(b"x", "text", "a")
+    parse_one(pool, b"x", "text", "a")
     before = pool.pids
     with pytest.raises(KbprocError, match="is damaged") as caught:
-        pool.parse(b"%PDF", "pdf", "a.pdf")
+        parse_one(pool, b"%PDF", "pdf", "a.pdf")
     assert caught.value.type == "operation.failed"
     with pytest.raises(KbprocError) as caught:
-        pool.parse(b"x", "image", "a.png")
+        parse_one(pool, b"x", "image", "a.png")
     assert "pdf" in (caught.value.valid_values or [])
     assert pool.pids == before
 
@@ -168,7 +169,7 @@ def test_a_document_that_takes_too_long(monkeypatch: pytest.MonkeyPatch) -> None
     )
     pool = ParserPool(workers=1, timeout_s=50)
     try:
-        pool.parse(b"x", "text", "a")
+        parse_one(pool, b"x", "text", "a")
         (before,) = pool.pids
         data = b"x" * (2 * BYTES_IN_TIME)  # the larger a document, the longer it may take
         times = iter([0.0, 99.9, 100.1])
@@ -177,7 +178,7 @@ def test_a_document_that_takes_too_long(monkeypatch: pytest.MonkeyPatch) -> None
         assert error.type == "operation.failed"
         assert "took longer than 100 s" in error.message
         assert gone(before)
-        assert pool.parse(b"x", "text", "a").chunks
+        assert parse_one(pool, b"x", "text", "a").chunks
         assert pool.pids != [before]
     finally:
         pool.close()
@@ -199,7 +200,7 @@ def test_a_large_text_is_read_in_bounded_memory(name: str) -> None:
     data = b"".join(b"%d" % digit + between for digit in range(10)) * int(MEGABYTES * 50_000)
     pool = ParserPool(workers=1, timeout_s=PATIENCE, memory_bytes=SMALLEST + 10 * len(data))
     try:
-        parsed = pool.parse(data, "text", name)
+        parsed = parse_one(pool, data, "text", name)
     finally:
         pool.close()
     new = b"".join(one.text[one.overlap :].encode() for one in parsed.chunks)
@@ -224,7 +225,7 @@ def some(*sources: tuple[bytes, str]) -> list[ParserJob]:
 
 
 def test_some_are_read_on_one_way(pool: ParserPool) -> None:
-    results = pool.parse_some(some((b"a b", "text"), (b"%PDF", "pdf"), (b"# T\n\nc", "markdown")))
+    results = pool.parse(some((b"a b", "text"), (b"%PDF", "pdf"), (b"# T\n\nc", "markdown")))
     assert len(pool.pids) == 1
     first, failed, third = results
     assert isinstance(first, ParsedChunks)
@@ -241,7 +242,7 @@ def test_one_that_needs_too_much_memory_keeps_no_other_from_being_read() -> None
     try:
         error = failure(pool, TOO_LARGE, "text")
         large = (TOO_LARGE, "text")
-        results = pool.parse_some(some((b"x", "text"), large, (b"y", "text"), (b"z", "text")))
+        results = pool.parse(some((b"x", "text"), large, (b"y", "text"), (b"z", "text")))
     finally:
         pool.close()
     assert "needed more than 80 MiB" in error.message
@@ -261,7 +262,7 @@ def end_the_reader(pool: ParserPool) -> None:
 def test_one_that_ends_its_worker_keeps_no_other_from_being_read(pool: ParserPool) -> None:
     with ThreadPoolExecutor(1) as thread:
         jobs = some((b"x", "text"), (slow_pdf(), "pdf"), (b"y", "text"))
-        reading = thread.submit(pool.parse_some, jobs)
+        reading = thread.submit(pool.parse, jobs)
         for _ in ("with the others", "alone"):
             end_the_reader(pool)
         results = reading.result(PATIENCE)
@@ -280,15 +281,15 @@ def test_a_worker_killed_while_it_reads(pool: ParserPool, number: signal.Signals
         error = reading.result(PATIENCE)
     assert error.type == "operation.failed"
     assert number.name in error.message
-    assert pool.parse(b"x", "text", "a").chunks
+    assert parse_one(pool, b"x", "text", "a").chunks
 
 
 def test_a_worker_killed_while_idle_is_replaced_unseen(pool: ParserPool) -> None:
-    pool.parse(b"x", "text", "a")
+    parse_one(pool, b"x", "text", "a")
     (before,) = pool.pids
     os.kill(before, signal.SIGKILL)
     until(lambda: gone(before), "the end of the worker")
-    assert pool.parse(b"x", "text", "a").chunks
+    assert parse_one(pool, b"x", "text", "a").chunks
 
 
 def test_close_ends_what_is_being_read_and_leaves_nobody(pool: ParserPool) -> None:
@@ -304,7 +305,7 @@ def test_close_ends_what_is_being_read_and_leaves_nobody(pool: ParserPool) -> No
 
 def failure_of_closing(pool: ParserPool) -> KbprocError:
     with pytest.raises(KbprocError) as caught:
-        pool.parse(slow_pdf(), "pdf", "a.pdf")
+        parse_one(pool, slow_pdf(), "pdf", "a.pdf")
     return caught.value
 
 
@@ -315,9 +316,10 @@ def test_no_orphan_when_the_parent_is_killed(busy: bool) -> None:
         "import threading\n"
         "from tests.kit.pdfs import slow_pdf\n"
         "from kbproc.engine.sources.parse.pool import ParserPool\n"
-        "pool = ParserPool(workers=1); pool.parse(b'x', 'text', 'a')\n"
+        "from tests.kit.parsing import parse_one\n"
+        "pool = ParserPool(workers=1); parse_one(pool, b'x', 'text', 'a')\n"
         "print(pool.pids[0], flush=True)\n"
-        f"pool.parse(slow_pdf(), 'pdf', 'a') if {busy} else threading.Event().wait()\n"
+        f"parse_one(pool, slow_pdf(), 'pdf', 'a') if {busy} else threading.Event().wait()\n"
     )
     command = [sys.executable, "-c", code]
     with subprocess.Popen(command, stdout=subprocess.PIPE, env=ENVIRONMENT) as parent:
@@ -352,7 +354,7 @@ def test_progress_comes_before_the_answer(monkeypatch: pytest.MonkeyPatch) -> No
             (b"1\n" * 20_000, "text", "character"),
         ):
             reports: list[Progress] = []
-            parsed = pool.parse(data, type, "a.log", on_progress=reports.append)
+            parsed = parse_one(pool, data, type, "a.log", on_progress=reports.append)
             assert parsed.chunks
             ours = [one for one in reports if one.unit == unit]
             assert ours, type
@@ -421,7 +423,7 @@ def test_a_worker_that_was_taken_over_can_not_flood(
     pool = ParserPool(workers=1, timeout_s=PATIENCE)
     try:
         with pytest.raises(KbprocError) as caught:
-            pool.parse(b"x", "text", "a", on_progress=reports.append if asks else None)
+            parse_one(pool, b"x", "text", "a", on_progress=reports.append if asks else None)
     finally:
         pool.close()
     assert caught.value.type == "operation.failed"

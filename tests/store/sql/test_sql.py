@@ -883,6 +883,7 @@ def _write_one(lane: Lane) -> None:
         size_bytes=0,
         first_chunk=head.next_chunk,
         parser=1,
+        origin="user",
         revision=1,
         chunks=[ChunkText(text=f"{head.seq} " * (9000 if LONG else 900)) for _ in range(5)],
     )

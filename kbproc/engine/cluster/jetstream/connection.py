@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from nats.aio.client import Client
 from nats.errors import Error as NatsError
 
+from kbproc.base.threads import start_thread
 from kbproc.engine.cluster.jetstream.credentials import login
 from kbproc.engine.cluster.jetstream.settings import StreamSettings
 
@@ -47,10 +48,11 @@ class ConnectionKeeper:
         self._pause_s = pause_s
         self._loop = asyncio.new_event_loop()
         self._task: asyncio.Task[None] | None = None
-        self._thread = threading.Thread(target=self._live, name=name, daemon=True)
+        self._name = name
+        self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        self._thread.start()
+        self._thread = start_thread(self._live, self._name)
 
     def call(self, act: Callable[[], object]) -> None:
         """Schedules `act` in the event loop; callable from any thread. A closed loop drops it."""
@@ -62,7 +64,7 @@ class ConnectionKeeper:
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def close(self, patience_s: float) -> None:
-        if self._thread.is_alive():
+        if self._thread is not None and self._thread.is_alive():
             self.call(self._end)
             self._thread.join(patience_s)
 

@@ -19,7 +19,7 @@ from kbproc.engine.cluster.work.lending import PIECE_BYTES
 from kbproc.engine.cluster.work.messages import ParseJob, PieceRequest, ResultPiece, TextPiece
 from kbproc.engine.embedding.parsers import pool_of
 from kbproc.engine.models.interface import Embedder
-from kbproc.engine.sources.parse.worker import ParseAnswer, ParseFailure
+from kbproc.engine.sources.parse.worker import ParseAnswer, ParseFailure, ParserJob
 
 _ANSWERS_S = 10.0
 
@@ -51,12 +51,15 @@ class WorkerReading:
 
     def _answer(self, data: bytes, first: TextPiece) -> ParseAnswer:
         """Returns the chunks, or the failure: the node then parses again and tells the reason."""
+        job = ParserJob(data=data, type=first.type, name=first.name, title=first.title)
         try:
-            return ParseAnswer(parsed=self._pool.parse(data, first.type, first.name, first.title))
+            (result,) = self._pool.parse([job])
         except KbprocError as error:
-            return ParseAnswer(
-                failure=ParseFailure(type=error.type, message=error.message, hint="")
-            )
+            result = error
+        if isinstance(result, KbprocError):
+            failure = ParseFailure(type=result.type, message=result.message, hint="")
+            return ParseAnswer(failure=failure)
+        return ParseAnswer(parsed=result)
 
     def close(self) -> None:
         """Ends the parsers, in the middle of a document, too."""

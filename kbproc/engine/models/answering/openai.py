@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 
 from kbproc.base.errors import KbprocError
+from kbproc.base.lines import LineCutter
 from kbproc.base.unseen import visible
 from kbproc.base.values import NOT_READABLE, decoder
 from kbproc.engine.models.answering.interface import (
@@ -199,13 +200,12 @@ class _StreamReader:
 
     def _lines(self, parts: Iterator[bytes]) -> Iterator[bytes]:
         """Yields the lines of a stream; raises llm.unavailable for an endless line."""
-        rest = b""
+        cutter = LineCutter()
         for part in parts:
-            *lines, rest = (rest + part).split(b"\n")
-            yield from (line.rstrip(b"\r") for line in lines)
-            if len(rest) > _LONGEST_LINE:
+            yield from (line.rstrip(b"\r") for line in cutter.take(part))
+            if cutter.unfinished_bytes > _LONGEST_LINE:
                 raise self._unavailable("sent a line without an end", lasting=True)
-        if rest.strip():
+        if (rest := cutter.unfinished()).strip():
             yield rest
 
     def _take(self, line: bytes) -> None:

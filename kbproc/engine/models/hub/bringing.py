@@ -53,7 +53,6 @@ _PASSED = (
     *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"),
 )
 _LOOK_SECONDS = 0.2
-_PIECE = 1 << 16
 _MEGABYTE = 1_000_000
 
 
@@ -222,17 +221,14 @@ def _last_line(child: Child, tell: TellBytes, cancelled: Callable[[], bool]) -> 
             raise KbprocError("operation.cancelled", "The download was stopped.")
         return _LOOK_SECONDS
 
-    rest, line = b"", None
+    line = None
     while True:
         try:
-            rest += child.receive(_PIECE, patience)
+            line = decode_line(child.receive_line(patience))
         except EOFError:
             return line
-        *whole, rest = rest.split(b"\n")
-        for text in whole:
-            line = decode_line(text)
-            if line.done is not None and line.total is not None:
-                tell(line.done, line.total)
+        if line.done is not None and line.total is not None:
+            tell(line.done, line.total)
 
 
 def _silent(stage: str, done: int, total: int | None, unit: str) -> None:

@@ -10,12 +10,11 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from kbproc.base.errors import KbprocError
-from kbproc.base.values import NOT_READABLE
+from kbproc.base.values import object_in
 from kbproc.engine.models.hub.cache import differing
 from kbproc.engine.models.hub.pins import Prefixes
 
@@ -56,18 +55,10 @@ def _lay_out(file: Path, place: Path) -> None:
 
 def _add_prompts(file: Path, prefixes: Prefixes | None) -> None:
     """Writes the prefixes of a model's card, if its own files name none."""
-    content = _read(file)
+    content = object_in(file)
     prompts = content.get("prompts")
     if prefixes is None or (isinstance(prompts, dict) and any(prompts.values())):
         return
     added = {"query": prefixes.query, "document": prefixes.document}
     file.unlink(missing_ok=True)
     file.write_bytes(msgspec.json.encode({**content, "prompts": added}))
-
-
-def _read(file: Path) -> dict[str, Any]:
-    try:
-        content = msgspec.json.decode(file.read_bytes())
-    except (OSError, *NOT_READABLE):
-        return {}
-    return content if isinstance(content, dict) else {}

@@ -109,7 +109,7 @@ def document_row(record: Record, event: DocWritten) -> DocumentRow:
         touched=record.seq,
         updated_by=record.actor,
         source_facts=encode(event.source_facts).decode() if event.source_facts else None,
-        origin=event.origin_in(record.actor, record.method),
+        origin=event.origin,
         anchors=anchors_column(event.anchors),
     )
 

@@ -19,7 +19,7 @@ from kbproc.base.frames import frame
 from kbproc.base.sandbox import Child, may_lack_memory, patience_for, signal_name
 from kbproc.base.values import NOT_READABLE
 from kbproc.engine.sources.parse.blocks import Parsed
-from kbproc.engine.sources.parse.formats import NO_OPTIONS, ReadOptions, cleaned
+from kbproc.engine.sources.parse.formats import cleaned
 from kbproc.engine.sources.parse.progress import Progress
 from kbproc.engine.sources.parse.text import paragraphs
 from kbproc.engine.sources.parse.worker import (
@@ -78,47 +78,21 @@ class ParserPool:
         self._retired = False
 
     def parse(
-        self,
-        data: bytes,
-        type: str,
-        name: str,
-        title: str | None = None,
-        on_progress: Callable[[Progress], None] | None = None,
-        options: ReadOptions = NO_OPTIONS,
-    ) -> ParsedChunks:
-        """Reads one document, and blocks until it is read. `title` overrides the document's own.
-
-        `on_progress` gets the progress, at most REPORTS_A_SECOND times, on another thread.
-
-        Raises the errors of `formats.parse`, `input.too_large` above a quarter of `memory_bytes`,
-        `operation.failed` if the document took too long or too much memory or crashed its worker,
-        `operation.cancelled` if the pool is closed, PoolRetired.
-        """
-        most = self._setup.memory_bytes // 4
-        if len(data) > most:
-            message = f"{name} is larger than {size(most)}, the most that its parser may hold."
-            raise KbprocError("input.too_large", message, hint=_SPLIT)
-        job = ParserJob(
-            data=data,
-            type=type,
-            name=name,
-            title=title,
-            reports=on_progress is not None,
-            options=options,
-        )
-        (parsed,) = self.parse_some([job], on_progress)
-        if isinstance(parsed, KbprocError):
-            raise parsed
-        return parsed
-
-    def parse_some(
         self, jobs: Sequence[ParserJob], on_progress: Callable[[Progress], None] | None = None
     ) -> list[ParsedChunks | KbprocError]:
-        """Reads short documents in one process and one exchange; returns each result or error.
+        """Reads a document, or several short ones in one exchange; returns each result or error.
 
-        The errors are those that `parse` raises. Raises operation.cancelled if the pool is closed,
-        PoolRetired.
+        `on_progress` gets the progress of jobs with `reports`, at most REPORTS_A_SECOND times, on
+        another thread. The errors are those of `formats.parse`, and `operation.failed` if a
+        document took too long or too much memory or crashed its worker.
+
+        Raises `input.too_large` above a quarter of `memory_bytes`, `operation.cancelled` if the
+        pool is closed, PoolRetired.
         """
+        most = self._setup.memory_bytes // 4
+        if large := next((job.name for job in jobs if len(job.data) > most), None):
+            message = f"{large} is larger than {size(most)}, the most that its parser may hold."
+            raise KbprocError("input.too_large", message, hint=_SPLIT)
         try:
             answers = self._threads.submit(self._read, jobs, on_progress).result()
         except (CancelledError, RuntimeError) as error:

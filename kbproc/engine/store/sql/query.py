@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 
 _WORKER = "kbproc.engine.store.sql.worker"
 _POLL_SECONDS = 0.1
-_PIECE = 1 << 18
 _REBUILD = "Send the request again: the tables for SQL are made afresh."
 _SMALLER = "Ask for less: filter with WHERE, aggregate, or select fewer and shorter columns."
 _AGAIN = "The tables for SQL are being filled. Send the request again: it goes on from there."
@@ -320,7 +319,7 @@ class QueryProcess(Child):
         """
         try:
             self.send(msgspec.json.encode([name, *arguments]) + b"\n", self._deadline.next)
-            answer = msgspec.json.decode(self._line())
+            answer = msgspec.json.decode(self.receive_line(self._deadline.next))
         except (EOFError, BrokenPipeError):
             raise self._death() from None
         if isinstance(answer, dict) and "error" in answer:
@@ -331,12 +330,6 @@ class QueryProcess(Child):
     def check(self) -> None:
         """Raises operation.timeout or .cancelled."""
         self._deadline.next()
-
-    def _line(self) -> bytearray:
-        line = bytearray()
-        while not line.endswith(b"\n"):
-            line += self.receive(_PIECE, self._deadline.next)
-        return line
 
     def _refusal(self, fields: dict[str, Any]) -> KbprocError:
         if fields["type"] == "memory":

@@ -14,10 +14,12 @@ import threading
 import time
 from collections.abc import Callable, Collection
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from kbproc.base.changes import Notifications
 from kbproc.base.errors import KbprocError
+from kbproc.base.threads import start_thread
 from kbproc.base.workers import Worker
 from kbproc.engine.projections.catalog.rows import AgentRow, Roster
 from kbproc.engine.store.store import Store
@@ -131,10 +133,8 @@ class Notebooks:
         with self._guard:
             if book in self._first_syncs or self._closed:
                 return
+            self._first_threads.add(start_thread(partial(self._run_first, book), "first sync"))
             self._first_syncs.add(book)
-            thread = threading.Thread(target=self._run_first, args=[book], daemon=True)
-            self._first_threads.add(thread)
-            thread.start()
 
     def _run_first(self, book: Notebook) -> None:
         try:

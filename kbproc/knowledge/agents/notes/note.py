@@ -423,7 +423,7 @@ class NotePut(_NoteDecision):
             revision=event.revision,
             agent=self.agent,
             sha256=event.source_sha256,
-            origin=event.origin or "agent",
+            origin=event.origin,
             places=places_of(event.anchors) or UNSET,
             unknown_sources=unknown or UNSET,
         )
