@@ -15,7 +15,7 @@ _HEAD_BYTES = 16_384
 _MOST_CHARS = 200
 # Headings, pictures, markup, tables, lists, rules and code say nothing in a sentence.
 _NO_PROSE = re.compile(r"#|!\[|\[!\[|<|\||[-*+=~`>_^.:]{1,3}(?:\s|$|[-=~`>_^.:])|\d+\.\s|\s{4}|\t")
-_LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)|\[([^\]]*)\]\[[^\]]*\]")
+_LINK = re.compile(r"\[([^\[\]]*+)\](?:\([^()]*+\)|\[[^\[\]]*+\])")
 _MARKS = re.compile(r"\*\*|__|`")
 _SENTENCE = re.compile(r"(?<=[.!?。！？])\s")
 
@@ -49,7 +49,7 @@ def _first_paragraph(text: str) -> Iterator[str]:
 
 
 def _plain(text: str) -> str:
-    text = _MARKS.sub("", _LINK.sub(lambda match: match[1] or match[2] or "", text))
+    text = _MARKS.sub("", _LINK.sub(lambda match: match[1], text))
     return " ".join(visible(text).split())
 
 

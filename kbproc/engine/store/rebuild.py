@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 # The number of records that a new catalog may lack when it takes the lane to catch up.
 _NEAR = 100
-_THREADS = 2  # that make a graph
+_GRAPH_THREADS = 2
 Tell = Callable[[str], None]
 
 
@@ -101,5 +101,5 @@ def _fresh_vectors(store: Store, catalog: Catalog) -> Vectors | None:
     if pack is None or store.vectors is None:
         return None
     vectors = Vectors(folder=store.folder / "views", pack=pack, string=store.model.string)
-    vectors.rebuild(follow.all_rows(catalog), catalog.position, threads=_THREADS)
+    vectors.rebuild(follow.all_rows(catalog), catalog.position, threads=_GRAPH_THREADS)
     return vectors
