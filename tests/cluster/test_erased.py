@@ -24,7 +24,7 @@ from kbproc.engine.cluster.work.reading import WorkerReading
 from kbproc.engine.log import record as records
 from kbproc.engine.log.record import START, Record, redacted, seal_all
 from kbproc.engine.models.hashing import HashEmbedder
-from kbproc.engine.sources.parse.worker import decode_answer
+from kbproc.engine.sources.parse.worker import ParserJob, decode_answer
 from tests.kit.records import draft
 
 
@@ -291,8 +291,11 @@ class Pool:
     def __init__(self, **more: Any) -> None:
         self.is_closed = False
 
-    def parse(self, data: bytes, type: str, name: str, title: str | None) -> Any:
-        raise KbprocError("input.unsupported_type", f"{len(data)} bytes of {name}")
+    def parse(self, jobs: list[ParserJob]) -> list[KbprocError]:
+        return [
+            KbprocError("input.unsupported_type", f"{len(job.data)} bytes of {job.name}")
+            for job in jobs
+        ]
 
     def close(self) -> None:
         self.is_closed = True

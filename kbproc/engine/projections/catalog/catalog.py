@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 
     from kbproc.engine.events.event import Event
 
+    Decode = Callable[[Raw], Sequence[Event]]
+
 DatabaseError = sqlite3.Error
 
 _OLDEST = (3, 34)
@@ -228,23 +230,24 @@ class Catalog:
         if not self._db.in_transaction:
             self._db.execute("begin immediate")
 
-    def apply(
-        self, records: Iterable[Record], decode: Callable[[Raw], Sequence[Event]] | None = None
-    ) -> None:
+    def apply(self, records: Iterable[Record], decode: Decode | None = None) -> None:
         """Folds records in, in order; readers see them after `commit`.
 
         `decode` returns a record's events; who has just encoded them has them still. A fold holds
         the new rows of its records in memory, so it takes records of some megabytes at a time.
         """
-        self._begin()
+        for part in batches(records, lambda record: _EMPTY_RECORD + len(record.events), most=_PART):
+            self._fold(part, decode)
+
+    def _fold(self, part: list[Record], decode: Decode | None) -> None:
         from kbproc.engine.projections.catalog.folds import fold  # a read needs no events
 
-        for part in batches(records, lambda record: _EMPTY_RECORD + len(record.events), most=_PART):
-            self._head, changed = fold(self._tables, part, self.head, decode)
-            self._is_head_new = True
-            self._new_bytes += _COMMIT_BYTES + sum(3 * len(record.events) for record in part)
-            self.roster_changed = self.roster_changed or changed
-            reach("catalog.applied")
+        self._begin()
+        self._head, changed = fold(self._tables, part, self.head, decode)
+        self._is_head_new = True
+        self._new_bytes += _COMMIT_BYTES + sum(3 * len(record.events) for record in part)
+        self.roster_changed = self.roster_changed or changed
+        reach("catalog.applied")
 
     @contextlib.contextmanager
     def savepoint(self) -> Iterator[None]:
