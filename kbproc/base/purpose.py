@@ -17,7 +17,10 @@ _MOST_CHARS = 200
 _NO_PROSE = re.compile(r"#|!\[|\[!\[|<|\||[-*+=~`>_^.:]{1,3}(?:\s|$|[-=~`>_^.:])|\d+\.\s|\s{4}|\t")
 _LINK = re.compile(r"\[([^\[\]]*+)\](?:\([^()]*+\)|\[[^\[\]]*+\])")
 _MARKS = re.compile(r"\*\*|__|`")
-_SENTENCE = re.compile(r"(?<=[.!?。！？])\s")
+# "e.g." ends no sentence, and after a Chinese or Japanese one no space stands.
+_SENTENCE = re.compile(r"(?<=[.!?])(?<!e\.g\.)(?<!i\.e\.)\s|(?<=[。！？])")
+_FRONT_MATTER = re.compile(r"\A---\n.*?\n---(?:\n|\Z)", re.DOTALL)
+_COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
 
 
 def purpose_of(folder: Path) -> str:
@@ -34,13 +37,15 @@ def purpose_of(folder: Path) -> str:
 
 def _first_paragraph(text: str) -> Iterator[str]:
     """Yields the lines of the first paragraph of prose."""
-    lines = text.removeprefix("\ufeff").splitlines()
+    text = text.removeprefix("\ufeff").replace("\r\n", "\n")
+    lines = _COMMENT.sub("", _FRONT_MATTER.sub("", text)).splitlines()
     is_fenced = has_begun = False
     for line, following in zip(lines, [*lines[1:], ""], strict=False):
-        fence = line.lstrip().startswith(("```", "~~~"))
-        is_fenced ^= fence
+        is_fence = line.lstrip().startswith(("```", "~~~"))
+        is_fenced ^= is_fence
         is_title = re.fullmatch(r"\s*(?:={3,}|-{3,})\s*", following) is not None
-        is_prose = not (is_fenced or fence or is_title or not line.strip() or _NO_PROSE.match(line))
+        is_code = is_fenced or is_fence
+        is_prose = not (is_code or is_title or not line.strip() or _NO_PROSE.match(line))
         if is_prose:
             has_begun = True
             yield line.strip()
@@ -58,4 +63,5 @@ def _shortened(text: str) -> str:
     first = _SENTENCE.split(text, maxsplit=1)[0]
     if len(first) <= _MOST_CHARS:
         return first
-    return first[:_MOST_CHARS].rpartition(" ")[0] + "…"
+    beginning = first[:_MOST_CHARS]
+    return (beginning.rpartition(" ")[0] or beginning) + "…"

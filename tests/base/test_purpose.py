@@ -33,6 +33,11 @@ dates, `scores` and who sings. More follows here.
         ("Hides\u200b an\x1b instruction.", "Hides an instruction."),
         ("word " * 100, "word " * 39 + "word…"),
         ("# Only a title\n", ""),
+        ("---\ntitle: x\nlicense: y\n---\nFor the choir.", "For the choir."),
+        ("<!-- a\ncomment\nhere -->\nReal text.", "Real text."),
+        ("A tool, e.g. for x. More.", "A tool, e.g. for x."),
+        ("合唱团的网站。日期和乐谱。", "合唱团的网站。"),
+        ("字" * 300, "字" * 200 + "…"),
         ("", ""),
     ],
 )

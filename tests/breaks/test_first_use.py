@@ -8,7 +8,7 @@ import sys
 from tests.kit.patience import LONG
 from tests.kit.talk import REPO
 
-PROCESSES = 8 if LONG else 1
+PROCESSES = 8 if LONG else 2
 
 
 def test_threads_may_meet_a_type_together() -> None:

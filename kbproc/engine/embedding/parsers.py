@@ -69,22 +69,23 @@ class Parsers:
         """Parses as ParserPool.parse does; other machines may help while all processes are busy."""
         is_idle = self._places.acquire(blocking=False)
         try:
-            lent = None if is_idle or len(jobs) > 1 else self._lent(jobs[0])
-            return self.get().parse(jobs, tell) if lent is None else [lent]
+            result = None if is_idle or len(jobs) > 1 else self._parsed_elsewhere(jobs[0])
+            return self.get().parse(jobs, tell) if result is None else [result]
         finally:
             if is_idle:
                 self._places.release()
 
-    def _lent(self, job: ParserJob) -> ParsedChunks | None:
+    def _parsed_elsewhere(self, job: ParserJob) -> ParsedChunks | None:
         """Returns what another machine has parsed; None for a job to be done here.
 
         A source that may hold others, or pictures of text, is parsed here: a worker knows no
         options.
         """
         is_plain = job.type not in HOLDERS and not job.options.ocr and not job.options.redact
-        if self.others is None or not is_plain or len(job.data) < LEAST_LENT_BYTES:
+        others = self.others  # another thread may end the sharing meanwhile
+        if others is None or not is_plain or len(job.data) < LEAST_LENT_BYTES:
             return None
-        return self.others.read(job.data, job.type, job.name, job.title)
+        return others.read(job.data, job.type, job.name, job.title)
 
     def retire(self) -> None:
         """Ends the pool after its documents in progress; the next `get` starts another pool."""

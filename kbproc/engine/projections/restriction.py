@@ -13,7 +13,8 @@ class Restriction(Struct, frozen=True):
     `kbs`: only chunks with one of these labels (see filters); `without`: no chunks with one of
     these. `documents`: only chunks of these documents; `exclude`: none of theirs; both sorted.
     `tags`: only chunks of documents with all of these tags, or with one if `any_tag`. The full-text
-    index knows them; with them `documents` says the same to the vectors, which do not.
+    index knows them. The vectors do not: `documents` says the same to them, and is None where they
+    are not searched.
     """
 
     kbs: tuple[str, ...] | None = None

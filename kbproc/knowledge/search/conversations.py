@@ -47,6 +47,11 @@ _SOMEBODY = re.compile(
     r"\b(?i:are|can|could|did|do|does|had|has|have|is|might|should|was|were|will|would) "
     r"([A-Z]\w++)(?! [A-Z])|\b([A-Z]\w+)['’]s\b"
 )
+_NOBODY = {
+    *("anybody", "anyone", "everybody", "everyone", "nobody", "somebody", "someone"),
+    *("here", "it", "let", "that", "there", "what", "who"),
+    *("today", "tomorrow", "tonight", "yesterday"),
+}
 _USER, _ASSISTANT, _OUTPUT = "User", "Assistant", " output"
 _ASKS = re.compile("[?？؟]")
 _DIGIT = re.compile(r"\d")
@@ -184,7 +189,7 @@ def people_in(query: str) -> set[str]:
     names = {
         "".join(folded(word).split()) for pair in _SOMEBODY.findall(query) for word in pair if word
     }
-    return names - STOP_WORDS
+    return names - STOP_WORDS - _NOBODY
 
 
 def _is_answer(id: int, turns: Mapping[int, HitRow], speakers: Mapping[int, Sequence[str]]) -> bool:

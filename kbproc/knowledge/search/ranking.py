@@ -37,7 +37,13 @@ from kbproc.knowledge.search.candidates import (
 )
 from kbproc.knowledge.search.params import Search
 from kbproc.knowledge.search.probability import LEAST_SCORE
-from kbproc.knowledge.search.reading import LONG, language, read, without_exclusions
+from kbproc.knowledge.search.reading import (
+    LONG,
+    Vocabulary,
+    language,
+    read,
+    without_exclusions,
+)
 from kbproc.knowledge.search.rereading import Ranked
 from kbproc.knowledge.search.stress import Parts, Stress, between, stressed
 from kbproc.knowledge.search.times import TIMED_TYPES, Times
@@ -239,13 +245,12 @@ def _conversations(request: Request, query: Query) -> Conversations | None:
         return None
     from kbproc.knowledge.search.conversations import Conversations, people_in  # few stores need it
 
-    frequency, mistyped = request.snapshot.fulltext.clauses.frequency, dict(query.instead)
-    strangers = (
-        name
-        for name in people_in(request.params.query)
-        if not (name in mistyped or frequency("word", name))
+    snapshot, mistyped = request.snapshot, dict(query.instead)
+    # A name that only hidden texts hold is a stranger's, so that no answer tells of them.
+    vocabulary = Vocabulary(snapshot.fulltext, everything(snapshot))
+    names_stranger = language(query, snapshot.fulltext) == "english" and any(
+        not (name in mistyped or vocabulary.knows(name)) for name in people_in(request.params.query)
     )
-    names_stranger = any(strangers)
     return Conversations(query, request.params.limit, request.rows, names_stranger=names_stranger)
 
 
