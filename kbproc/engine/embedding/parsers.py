@@ -79,10 +79,10 @@ class Parsers:
         """Returns what another machine has parsed; None for a job to be done here.
 
         A source that may hold others, or pictures of text, is parsed here: a worker knows no
-        options. Another thread may end the sharing meanwhile.
+        options.
         """
         is_plain = job.type not in HOLDERS and not job.options.ocr and not job.options.redact
-        others = self.others
+        others = self.others  # read once, because a thread that ends the sharing clears it
         if others is None or not is_plain or len(job.data) < LEAST_LENT_BYTES:
             return None
         return others.read(job.data, job.type, job.name, job.title)
