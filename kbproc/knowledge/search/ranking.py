@@ -246,7 +246,7 @@ def _conversations(request: Request, query: Query) -> Conversations | None:
     from kbproc.knowledge.search.conversations import Conversations, people_in  # few stores need it
 
     snapshot, mistyped = request.snapshot, dict(query.instead)
-    # Only visible chunks are looked into, because the answer would tell of hidden names.
+    # Only visible chunks count, because a level would show that a hidden one holds the name.
     vocabulary = Vocabulary(snapshot.fulltext, everything(snapshot))
     names_stranger = language(query, snapshot.fulltext) == "english" and any(
         not (name in mistyped or vocabulary.knows(name)) for name in people_in(request.params.query)
