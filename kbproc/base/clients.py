@@ -77,8 +77,8 @@ class Hooks(Struct, frozen=True, kw_only=True):
 
     def group(self, handler: dict[str, Any], matcher: str) -> dict[str, Any]:
         """Returns what stands in an event's list for a handler."""
-        matched = {"matcher": matcher} if matcher else {}
-        return {**handler, **matched} if self.is_flat else {**matched, "hooks": [handler]}
+        condition = {"matcher": matcher} if matcher else {}
+        return {**handler, **condition} if self.is_flat else {**condition, "hooks": [handler]}
 
     def handler(self, command: str, seconds: int) -> dict[str, Any]:
         """Returns what stands in the settings for a command that may take some seconds."""

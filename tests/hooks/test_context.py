@@ -100,10 +100,10 @@ def test_clients_with_other_names(project: Project) -> None:
     stdin = json.dumps({**members, "hook_event_name": "sessionStart"}).encode()
     cursor = json.loads(project.hook("session-start", stdin=stdin).out)
     assert list(cursor) == ["additional_context"] and "CI cache" in cursor["additional_context"]
-    for prompt, answered in ((QUESTION, True), ("go on", False)):
+    for prompt, answered in ((QUESTION, True), (QUESTION, True), ("go on", False)):
         sent = {**members, "hook_event_name": "beforeSubmitPrompt", "prompt": prompt}
         answer = json.loads(project.hook("prompt", stdin=json.dumps(sent).encode()).out)
-        assert list(answer) == ["additional_context"] * answered, "an empty answer is a failure"
+        assert list(answer) == ["additional_context"] * answered, "Cursor's agent was shown nothing"
 
 
 def test_a_session_is_shown_nothing_twice(project: Project) -> None:
@@ -220,7 +220,7 @@ def test_a_prompt_becomes_a_plain_query() -> None:
     assert query_of('git push -f "now" --all') == "git push f now all"
     assert query_of("  ") == query_of("/deploy staging now") == query_of("what is it?") == ""
     context = "<hook_context>&lt;kbproc-reference&gt;\nEntries:\n</hook_context>"
-    assert query_of(f"{context}\n\nWhere are they kept?") == "Where are they kept?"
+    assert query_of(f"{context}\n{context}\n\nWhere are they kept?") == "Where are they kept?"
     assert query_of("備份怎麼還原") == "備份怎麼還原"
     assert len(query_of("word " * 5000)) <= 2000
 

@@ -155,6 +155,7 @@ def test_a_stopped_owner(project: Project, tmp_path: Path) -> None:
         os.kill(owner.pid, signal.SIGSTOP)
         try:
             assert project.ask(QUESTION) == (0, b"", b"")
+            assert project.ask(QUESTION, **CURSOR) == (0, b"{}\n", b"")
         finally:
             os.kill(owner.pid, signal.SIGCONT)
         assert "is stopped" in project.problems()[0]
@@ -162,6 +163,9 @@ def test_a_stopped_owner(project: Project, tmp_path: Path) -> None:
         assert "[Git Admin Guide" in project.ask(QUESTION).context
 
 
+# Cursor notes no output as a failure.
+CURSOR = {"hook_event_name": "beforeSubmitPrompt"}
+CURSOR_ACT = {"hook_event_name": "preToolUse", "tool_input": {"command": "git push"}}
 REACHING = "reaching the process that has the store open"
 USUAL_S = 1.2  # enough on a usual machine for a hook to come far; see `longer`
 
@@ -175,7 +179,10 @@ def test_an_owner_that_never_answers(project: Project, tmp_path: Path) -> None:
 
     def is_noted(ms: str) -> bool:
         assert project.ask(QUESTION, "--deadline-ms", ms) == (0, b"", b"")
-        return f"did not end within {ms} ms, while it was {REACHING}" in project.problems()[-1]
+        act = project.hook("tool", "--deadline-ms", ms, **CURSOR_ACT)
+        assert act.out in {b"", b"{}\n"}
+        problem = f"did not end within {ms} ms, while it was {REACHING}"
+        return bool(act.out) and problem in project.problems()[-1]
 
     with socket.socket(socket.AF_UNIX) as silent:
         silent.bind(str(project.store / "kbproc.sock"))
@@ -187,23 +194,25 @@ def test_an_owner_that_never_answers(project: Project, tmp_path: Path) -> None:
 def test_a_store_that_opens_too_slowly_is_told_of_once(project: Project) -> None:
     """Another process has the lease and does not listen as yet: as if opening took for ever."""
 
-    def three(seconds: float) -> list[Answered]:
+    def four(seconds: float) -> list[Answered]:
         ms = milliseconds(seconds)
         sessions = (f"one in {ms}", f"one in {ms}", f"two in {ms}")
-        return [project.ask(QUESTION, "--deadline-ms", ms, session_id=one) for one in sessions]
+        answers = [project.ask(QUESTION, "--deadline-ms", ms, session_id=one) for one in sessions]
+        return [*answers, project.ask(QUESTION, "--deadline-ms", ms, **CURSOR)]
 
     def all_came_to_opening(answers: list[Answered]) -> bool:
-        return all("which no process has open" in one for one in project.problems()[-3:])
+        return all("which no process has open" in one for one in project.problems()[-4:])
 
     with (project.store / "lock").open("w") as lease:
         fcntl.flock(lease, fcntl.LOCK_EX)
         lease.write(f"{os.getpid()}\n{identity(project.store)}\nkbproc.sock\n")
         lease.flush()
-        first, second, other = longer(three, all_came_to_opening, USUAL_S)
+        first, second, other, cursor = longer(four, all_came_to_opening, USUAL_S)
     answer = json.loads(first.out)
     assert "no process has the store open" in answer["systemMessage"]
     assert answer["hookSpecificOutput"]["hookEventName"] == "UserPromptSubmit"
     assert "kbproc search" in first.context and first.out == other.out and second.out == b""
+    assert cursor.out == b"{}\n"
     assert "[Git Admin Guide" in project.ask(QUESTION).context
 
 

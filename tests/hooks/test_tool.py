@@ -112,6 +112,7 @@ def test_an_error_is_its_telling_line() -> None:
         ({"tool_response": "error[E0382]: boom"}, "error[E0382]: boom"),
         ({"tool_response": "KeyError: boom\nwas mended\n"}, ""),
         ({"tool_response": "no error: fine\n"}, ""),
+        ({"tool_response": "grpc.NoError\n"}, ""),
         ({"tool_response": {"stdout": "error: none"}}, ""),
         ({"error_message": "boom", "failure_type": "error"}, "boom"),
         (

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 
 from tests.kit.mcp import Client, client
@@ -31,7 +32,7 @@ QUESTIONS = (
 def docs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
     """A client of a store with the project's own pages: prose, tables and code."""
     folder = tmp_path_factory.mktemp("docs")
-    with client(folder, tools="default,weknora,notes", root=REPO) as one:
+    with client(folder, tools="default,weknora,notes,search", root=REPO) as one:
         added = one.data("doc_add", paths=[str(REPO / "docs"), str(REPO / "README.md")])
         assert added["added"] > 20
         one.data("kb_call", method="doc.wait", params={})  # vectors change the order of hits
@@ -74,6 +75,10 @@ def test_more_of_a_hit_comes_when_asked_for(docs: Client) -> None:
     assert hit.keys() == {"chunk_id", "snippet"}
     (whole,) = docs.data("kb_call", method="search", params=params)["results"]
     assert whole["score_breakdown"] and whole["chunk_id"] == hit["chunk_id"]
+    tools = {tool["name"]: tool for tool in docs.ask("tools/list")["result"]["tools"]}
+    for more in ({}, {"fields": ["chunk_id"]}):
+        answer = docs.call("search", **params, **more)["structuredContent"]
+        jsonschema.validate(answer, tools["search"]["outputSchema"])
 
 
 def test_an_error_is_told_once(docs: Client) -> None:

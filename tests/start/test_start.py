@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from tests.kit import chats
-from tests.kit.faults import bytes_of
 from tests.kit.patience import PATIENCE, until
 from tests.kit.shell import Ran, on_terminal, run
 from tests.kit.start import REPO, start
@@ -183,16 +182,33 @@ def test_one_agent_in_a_repository_without_a_network(tmp_path: Path) -> None:
     assert "store" not in added
 
 
+HELD = """
+import sys, threading
+from pathlib import Path
+from kbproc.__main__ import main
+from kbproc.base import failpoints
+sign, log = map(Path, sys.argv[1:3])
+def reached(name):
+    if name == "log.synced" and sum(path.stat().st_size for path in log.iterdir()) > 40_000:
+        sign.touch()
+        threading.Event().wait()
+failpoints.arm(reached)
+sys.argv[1:3] = []
+main()
+"""
+
+
 def test_an_interrupted_start_goes_on(tmp_path: Path) -> None:
     home = Home(tmp_path, agents=True)
     for number in range(400):
         text = "\n\n".join(f"Paragraph {n} of file {number}." for n in range(20))
         (home.notes / f"{number:03}.md").write_text(f"# File {number}\n\n{text}\n")
     before = home.tree()
-    begun = process(home, "-m", "kbproc", "start", "--no-model", "--yes")
+    sign = tmp_path / "sign"
     log = home.home / ".local" / "share" / "kbproc" / "log"
-    is_partly_read = lambda: log.is_dir() and bytes_of(log) > 40_000  # noqa: E731
-    until(lambda: is_partly_read() or begun.poll() is not None, "a part of the folder in the log")
+    words = (str(sign), str(log), "start", "--no-model", "--yes")
+    begun = process(home, "-c", HELD, *words)
+    until(lambda: sign.exists() or begun.poll() is not None, "a part of the folder in the log")
     begun.send_signal(signal.SIGINT)
     out, err = begun.communicate(timeout=PATIENCE)
     assert begun.returncode == 130, (out, err)

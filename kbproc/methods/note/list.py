@@ -61,9 +61,9 @@ def _page(call: Call, params: ListNotes) -> Reply:
         )
         queries, sources = snapshot.queries, call.sources(params, snapshot.queries)
         if params.stale:
-            every = queries.notes(agent.slug, since=since)
-            changed = sources.changes({row.id: row for row in every})
-            stale = [row for row in every if row.id in changed]
+            notes = queries.notes(agent.slug, since=since)
+            changed = sources.changes({row.id: row for row in notes})
+            stale = [row for row in notes if row.id in changed]
             rows = [row for row in stale if str(row.source_id) > page.after][: page.read_limit]
             total = len(stale)
         else:

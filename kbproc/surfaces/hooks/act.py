@@ -53,16 +53,15 @@ _PATCHED = lazy(r"^\*\*\* (?:Update|Add|Delete) File: (.+)$", re.MULTILINE)
 _DEFINITION = lazy(
     r"\b(?:def|class|function|func|fn|interface|struct|enum|trait|type)\s+([A-Za-z_]\w{5,})"
 )
+_KIND = r"[\w.]*(?<!No)(?:Error|Exception|Failure|Panic)\b"  # NoError is none
 # A line that says what went wrong; the last of the most telling ones is the error.
 _TELLING = (
-    lazy(r"^(?:\s|E\s)*[\w.]*(?:Error|Exception|Failure|Panic)\b.*\S"),
+    lazy(rf"^(?:\s|E\s)*{_KIND}.*\S"),
     lazy(r"(?i)\b(?:error|fatal|failed|panicked|not found|denied|refused|cannot|can't)\b"),
 )
 _CODE = lazy(r"\b(?:[A-Z]{1,6}[-_]?\d{3,6}|E[A-Z]{4,})\b")
 _EXIT = lazy(r"(?m)^Exit Code: [1-9]")
-_LAST_LINE = lazy(
-    r"(?m)^(?:[\w.]*(?:Error|Exception|Failure|Panic)\b|(?i:error|fatal|panic)[\[:(]).*\s*\Z"
-)
+_LAST_LINE = lazy(rf"(?m)^(?:{_KIND}|(?i:error|fatal|panic)[\[:(]).*\s*\Z")
 
 
 class Act(Struct, frozen=True, kw_only=True):

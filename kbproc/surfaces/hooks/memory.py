@@ -46,9 +46,15 @@ _decode_folders = decoder(dict[str, str]).decode
 class Memory:
     """The memory of one session, and of the folder in which it works."""
 
-    def __init__(self, store: Path, session: str | None, folder: str) -> None:
-        """Opens the store's folder for hooks. Raises OSError, also for a read-only disk."""
+    def __init__(
+        self, store: Path, session: str | None, folder: str, *, is_shown: bool = True
+    ) -> None:
+        """Opens the store's folder for hooks. Raises OSError, also for a read-only disk.
+
+        `is_shown`: false where the client shows its agent nothing, so that nothing is kept.
+        """
         self._folder = folder
+        self._is_shown = is_shown
         self.quoted_ids: list[int] = []  # the documents that this event's answer quotes
         self._name = None if session is None else f"{_file_name(session)}.json"
         self._hooks = folder_of(store)
@@ -67,7 +73,7 @@ class Memory:
 
     def keep(self, memory: SessionMemory) -> None:
         """Writes what the session was shown. Raises OSError: then nothing may be shown."""
-        if self._name is None:
+        if self._name is None or not self._is_shown:
             return
         memory = msgspec.structs.replace(memory, chunk_ids=memory.chunk_ids[-_MOST_SHOWN:])
         self._make_room()

@@ -22,8 +22,8 @@ from kbproc.surfaces.hooks.reference import Quotation, one_line, quoted
 Hit = dict[str, Any]
 # A command of a client is no question, be it typed or as Claude Code writes it down.
 _COMMAND = lazy(r"[/!#][\w:.-]+(?=\s|$)|<command-(?:name|message|args)>|<local-command-")
-# Gemini CLI puts the context of a session's start before the first prompt.
-_CONTEXT = lazy(r"\A<hook_context>.*?</hook_context>", re.DOTALL)
+# Gemini CLI puts the contexts of a session's start before the first prompt.
+_CONTEXT = lazy(r"\A(?:<hook_context>.*?</hook_context>\s*)+", re.DOTALL)
 _OPERATORS = lazy(r"[\"“”„«»]|(?<!\S)-+(?=\S)")
 _WORD = lazy(r"[^\W_]{2,}")
 _HEAD, _TAIL = 1200, 700  # characters of a long prompt that are searched for

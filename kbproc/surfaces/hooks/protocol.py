@@ -8,7 +8,8 @@ Sources of the shapes:
 - Gemini CLI 0.61.0: bundle/docs/hooks/reference.md in npm @google/gemini-cli. Its BeforeTool takes
   no context, its AfterTool does; the exit code of a command stands in its text for the model.
 - Cursor: the program in npm @cursor/sdk 1.0.32, and https://cursor.com/docs/hooks. The program
-  lists the events whose `additional_context` it takes, and notes an empty answer as a failure.
+  lists the events whose `additional_context` it takes, which beforeSubmitPrompt is none of, and
+  notes an empty answer as a failure.
 """
 
 from __future__ import annotations
@@ -60,6 +61,11 @@ class HookEvent(Struct, frozen=True, kw_only=True):
     transcript: str | None = None
     tool_input: dict[str, Any] = {}
     error: str = ""
+
+    @property
+    def is_shown(self) -> bool:
+        """Returns false where the client does not pass the answer on."""
+        return self.name != "beforeSubmitPrompt"
 
     @property
     def is_from_person(self) -> bool:
@@ -124,9 +130,7 @@ def _root(members: dict[str, Any]) -> str | None:
 
 
 def delayed(event: HookEvent, for_person: str, for_agent: str) -> str:
-    """Returns the client's JSON for a search that did not end in time."""
-    if _is_cursor(event):
-        return msgspec.json.encode({"additional_context": for_agent}).decode()
+    """Returns the client's JSON for a search that did not end in time; it is none of Cursor's."""
     output = {"hookEventName": event.name, "additionalContext": for_agent}
     return msgspec.json.encode({"systemMessage": for_person, "hookSpecificOutput": output}).decode()
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 class HookReport(NamedTuple):
     """The lines that the child has sent; `answer` is None until it is whole.
 
-    `session` and `delay`: what the parent prints, once in this session, if no answer comes in time.
+    If no answer comes in time, the parent prints `delay`, once in this `session`, or `silence`.
     """
 
     store: str | None
@@ -16,6 +16,7 @@ class HookReport(NamedTuple):
     answer: bytes | None
     session: str | None = None
     delay: str | None = None
+    silence: str = ""
 
 
 def report_line(kind: str, text: str) -> bytes:
@@ -48,4 +49,5 @@ def _report(lines: dict[str, str], answer: bytes | None) -> HookReport:
         answer,
         lines.get("session"),
         lines.get("delay"),
+        lines.get("silence", ""),
     )

@@ -1,8 +1,9 @@
 """Runs `kbproc hook EVENT`: one event of a client on stdin, its answer on stdout, exit code 0.
 
 An agent waits for its hooks, and reads what they print. So a child process does the work, and this
-one prints the child's whole answer or nothing: whatever the child does, and however it ends, this
-process ends in time with exit code 0. What went wrong is noted in the store's hook log.
+one prints the child's whole answer, or what the client takes for silence: whatever the child does,
+and however it ends, this process ends in time with exit code 0. What went wrong is noted in the
+store's hook log.
 """
 
 from __future__ import annotations
@@ -65,6 +66,8 @@ def _run(argv: list[str]) -> None:
         return
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
+    if not _says_delay(report):
+        _print(report.silence.encode())
     _note(argv, report, deadline_ms)
 
 
@@ -125,19 +128,30 @@ def _print(answer: bytes) -> None:
             rest = rest[os.write(1, rest) :]
 
 
+def _says_delay(report: HookReport) -> bool:
+    """Says once in a session that the deadline has passed, if the child asked to; returns that."""
+    if report.store is None or report.delay is None:
+        return False
+    from pathlib import Path  # imported late, as in `_run`
+
+    from kbproc.surfaces.hooks.memory import is_first_delay
+
+    with contextlib.suppress(OSError):
+        if is_first_delay(Path(report.store), report.session):
+            _print(f"{report.delay}\n".encode())
+            return True
+    return False
+
+
 def _note(argv: list[str], report: HookReport, deadline_ms: int) -> None:
-    """Notes that the deadline has passed, and says so once in a session, if the child asked to."""
+    """Notes that the deadline has passed."""
     if report.store is None or argv[1] == "tool":  # silence is what a late hint is worth
         return
     from pathlib import Path  # imported late, as in `_run`
 
     from kbproc.base.host import Host
     from kbproc.engine.store.hook_log import HookFailure, note
-    from kbproc.surfaces.hooks.memory import is_first_delay
 
-    with contextlib.suppress(OSError):
-        if report.delay is not None and is_first_delay(Path(report.store), report.session):
-            _print(f"{report.delay}\n".encode())
     problem = f"It did not end within {deadline_ms} ms, while it was {report.stage}."
     failure = HookFailure(ts=Host().now(), event=argv[1][:40], problem=problem)
     with contextlib.suppress(OSError):

@@ -45,6 +45,12 @@ class _StageReporter:
     def __init__(self, writer: int) -> None:
         self._writer = writer
         self.place: Path | None = None
+        self.silent_answer = b""
+
+    def silence(self, answer: bytes) -> None:
+        """Leaves the parent what it prints for silence, which a failure is answered with, too."""
+        self.silent_answer = answer
+        write_all(self._writer, report_line("silence", answer.decode()))
 
     def store(self, store: Path) -> None:
         self.place = store
@@ -64,7 +70,7 @@ class _StageReporter:
 
 
 def work(argv: list[str], writer: int) -> None:
-    """Answers the event of this command line; a failure is noted, and the answer is empty."""
+    """Answers the event of this command line; a failure is noted, and its answer says nothing."""
     reporter = _StageReporter(writer)
     try:
         with _answer(argv, reporter) as answer:
@@ -77,7 +83,7 @@ def work(argv: list[str], writer: int) -> None:
     except Exception as error:  # noqa: BLE001  the boundary: an agent must not see a traceback
         problem = f"{type(error).__name__}: {error}"
     _note(argv, reporter.place, problem)
-    reporter.answer(b"")
+    reporter.answer(reporter.silent_answer)
 
 
 @contextlib.contextmanager
@@ -92,13 +98,14 @@ def _answer(argv: list[str], reporter: _StageReporter) -> Iterator[bytes]:
     except (KbprocError, OSError):
         reporter.store(_store_of(options, working_folder()))
         raise
+    reporter.silence(protocol.written(event, ""))
     folder = working_folder() if event.folder is None else Path(event.folder).absolute()
     config = options.config(folder)
     reporter.store(config.store)
     if config.notes:
         raise KbprocError("input.invalid_params", config.notes[0])
     if not is_chosen(config):
-        yield protocol.written(event, "")
+        yield reporter.silent_answer
         return
     with contextlib.ExitStack() as stack:
         work = _HookWork(event, options, config, folder, reporter, stack)
@@ -143,7 +150,7 @@ class _HookWork(NamedTuple):
             self.reporter.stage("waiting for the process that has the store open")
         else:
             self.reporter.stage("opening the store, which no process has open")
-            if kind == "prompt" and self.event.session is not None:
+            if kind == "prompt" and self.event.session is not None and self.event.is_shown:
                 self.reporter.delay(self.event.session, protocol.delayed(self.event, *_DELAY))
         most, allowed = self.options.tokens, self.options.quote
         if kind == "prompt":
@@ -180,8 +187,8 @@ class _HookWork(NamedTuple):
         return text
 
     def _count(self, memory: Memory, text: str) -> None:
-        """Counts an answer, if the user has turned that on."""
-        if not self.options.count:
+        """Counts an answer that the agent gets, if the user has turned that on."""
+        if not (self.options.count and self.event.is_shown):
             return
         from kbproc.surfaces.hooks.counting import count_injection
 
@@ -226,7 +233,9 @@ class _HookWork(NamedTuple):
         return asking
 
     def _memory(self) -> Memory:
-        return Memory(self.config.store, self.event.session, _project(self.config, self.folder))
+        project = _project(self.config, self.folder)
+        is_shown = self.event.is_shown
+        return Memory(self.config.store, self.event.session, project, is_shown=is_shown)
 
 
 def record(asking: HookQuestion, config: Config, transcript: str) -> None:

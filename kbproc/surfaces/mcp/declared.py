@@ -12,6 +12,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from kbproc.base.params import LeanParams
 from kbproc.methods.calls.method import Method
 from kbproc.methods.calls.registry import Registry
 from kbproc.methods.calls.schemas import params_schema, result_schema
@@ -441,7 +442,7 @@ def _full_tool(name: str, method: Method) -> dict[str, Any]:
 
 
 def _outline(method: Method) -> Schema:
-    """Returns the members of a result, one level deep.
+    """Returns the members of a result, one level deep; none is required of one that may be lean.
 
     Full result schemas would be thrice as long as all the rest; `kbproc schema` returns them.
     """
@@ -455,7 +456,8 @@ def _outline(method: Method) -> Schema:
         outline["type"] = [outline["type"], "null"]
     if some[0].get("properties"):
         outline["properties"] = {name: {} for name in some[0]["properties"]}
-        outline["required"] = some[0].get("required", [])
+        if not issubclass(method.params, LeanParams):
+            outline["required"] = some[0].get("required", [])
     return outline
 
 

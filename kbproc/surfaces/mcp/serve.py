@@ -324,8 +324,8 @@ def run(offering: Offering, pipes: tuple[int, int], *, host: Host | None = None)
     reader, writer = pipes
     parent = os.getppid()
     outbox = Outbox(writer)
-    behind = InsideServe()
-    inside = behind.client
+    inside_serve = InsideServe()
+    inside = inside_serve.client
     introduction = Introduction(wants_roots=offering.root is None)
     front = Front(
         toolbox,
@@ -346,7 +346,7 @@ def run(offering: Offering, pipes: tuple[int, int], *, host: Host | None = None)
     lines = InputLines(reader, MAX_LINE_BYTES, Signals(), answers=writer, parent=parent)
     start_thread(partial(_listen, lines, front, inside, outbox, introduction), "client")
     introduction.wait(lambda: signals.pending is not None)
-    code = behind.run(_serve(offering, introduction, host, signals))
+    code = inside_serve.run(_serve(offering, introduction, host, signals))
     outbox.flush(_END_SECONDS)
     front.end()
     outbox.close()

@@ -55,8 +55,8 @@ def run(opening: PageOptions, show: Callable[[str], object]) -> int:
     log_to_stderr(config.log_level, host)
     server = _server(opening.port)
     access = Access(host, server.port)
-    behind = InsideServe()
-    bridge = Bridge(behind.client, read_only=opening.read_only)
+    inside_serve = InsideServe()
+    bridge = Bridge(inside_serve.client, read_only=opening.read_only)
     signals = Signals()
     signals.install()  # before the address is shown, because a person may then end the command
     bridge.start()
@@ -69,10 +69,10 @@ def run(opening: PageOptions, show: Callable[[str], object]) -> int:
     server.begin(access, bridge, about)
     show(access.address)
     with _browser(opening, access, host):
-        code = behind.run(partial(serve.run, _serving(opening), host=host, signals=signals))
+        code = inside_serve.run(partial(serve.run, _serving(opening), host=host, signals=signals))
     server.shutdown()
     bridge.close()
-    behind.client.close()
+    inside_serve.client.close()
     return code
 
 

@@ -113,8 +113,8 @@ class Start(Struct, frozen=True, kw_only=True):
             data = self._write("doc.ingest", params)["data"]
             read = data["added"] + data["updated"] + data["moved"]
             unchanged = f", {data['unchanged']:,} as before" if data["unchanged"] else ""
-            failed = f", {data['failed']:,} could not be read" if data["failed"] else ""
-            return f"{plural(read, 'document')} read{unchanged}{failed}."
+            failures = f", {data['failed']:,} could not be read" if data["failed"] else ""
+            return f"{plural(read, 'document')} read{unchanged}{failures}."
 
         title = f"Read this folder ({size}, some {seconds})"
         return Step(flag="read", title=title, run=run)
@@ -135,8 +135,10 @@ class Start(Struct, frozen=True, kw_only=True):
             data = self._write("chats.add", params)["data"]
             read = data["added"] + data["updated"]
             other = data["failed"] + data["unsupported"]
-            failed = f", {other:,} could not be read" if other else ""
-            return f"{plural(read, 'conversation')} read, {data['unchanged']:,} as before{failed}."
+            failures = f", {other:,} could not be read" if other else ""
+            return (
+                f"{plural(read, 'conversation')} read, {data['unchanged']:,} as before{failures}."
+            )
 
         logs = plural(count, "past session")
         title = f"Read {logs} of this folder, without secrets ({_size(size)})"

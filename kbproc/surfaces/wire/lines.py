@@ -125,16 +125,16 @@ class InputLines:
         Raises Stop.
         """
         cutter = LineCutter()
-        dropped = 0  # bytes of a line over the limit
+        dropped_bytes = 0  # a line over the limit is not kept
         while block := self._read():
             for line in cutter.take(block):
-                size = dropped + len(line)
+                size = dropped_bytes + len(line)
                 yield size if size > self._limit else line
-                dropped = 0
-            if dropped + cutter.unfinished_bytes > self._limit:
-                dropped += len(cutter.unfinished())
+                dropped_bytes = 0
+            if dropped_bytes + cutter.unfinished_bytes > self._limit:
+                dropped_bytes += len(cutter.unfinished())
         line = cutter.unfinished()
-        if size := dropped + len(line):
+        if size := dropped_bytes + len(line):
             yield size if size > self._limit else line
 
 
