@@ -74,6 +74,10 @@ def methods_in(modules: set[str]) -> set[str]:
     return {name for name in names if name != "all" and name.partition(".")[0] != "calls"}
 
 
+def test_a_look_at_the_model_loads_no_openssl() -> None:
+    assert "_hashlib" not in of_python("import kbproc.engine.models.catalogue")
+
+
 @pytest.mark.parametrize("argv", [["--help"], ["doc", "--help"], ["search", "--help"], ["help"]])
 def test_help_reads_the_outlines(store: Path, argv: list[str]) -> None:
     modules = imported(store, *argv)

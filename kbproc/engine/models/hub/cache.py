@@ -7,7 +7,6 @@ etag is the sha256 of a large file, and the hash that git gives to a small one.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import re
 from collections.abc import Iterable, Mapping
@@ -61,12 +60,16 @@ def files_in(folder: Path) -> dict[str, int]:
 
 def sha256_of(path: Path) -> str:
     """Returns a file's sha256. Raises OSError."""
+    import hashlib  # not above: it loads OpenSSL, and each start with a model imports this module
+
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def git_hash_of(path: Path) -> str:
     """Returns the hash by which git knows a file's content. Raises OSError."""
+    import hashlib
+
     checksum = hashlib.sha1(f"blob {path.stat().st_size}\0".encode(), usedforsecurity=False)
     with path.open("rb") as file:
         while piece := file.read(1 << 20):
