@@ -82,6 +82,20 @@ def test_without_its_views_it_answers_the_same_bytes(open_session: OpenSession) 
     assert (answers(two), listed(two)) == before
 
 
+def test_views_of_former_engines_go_with_the_first_opening(open_session: OpenSession) -> None:
+    """They hold texts, and no purge knows them."""
+    one = open_session()
+    one.close()
+    views = one.store.folder / "views"
+    names = ("catalog.duckdb", "catalog-000001.duckdb.wal", "front/page", "sql/000007.duckdb")
+    for path in map(views.joinpath, names):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("a text")
+    open_session()
+    assert [path.name for path in views.rglob("*") if path.name in {"front", "page"}] == []
+    assert list(views.rglob("*.duckdb*")) == []
+
+
 def test_without_its_vectors_it_embeds_again(open_session: OpenSession) -> None:
     one = open_session()
     fill(one)

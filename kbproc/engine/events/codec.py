@@ -78,7 +78,7 @@ def encode(events: Iterable[Event]) -> msgspec.Raw:
 def decode(raw: bytes | msgspec.Raw) -> Sequence[Event]:
     """Returns the events of a record's bytes.
 
-    Raises store.incompatible for events that only a later version knows.
+    Raises store.incompatible for events that this version does not know.
     """
     try:
         return _decoder.decode(raw)
@@ -86,7 +86,7 @@ def decode(raw: bytes | msgspec.Raw) -> Sequence[Event]:
         raise KbprocError(
             "store.incompatible",
             f"The log holds an event that this kbproc can't read: {error}.",
-            hint="A later kbproc has written it: install that one.",
+            hint="A later kbproc, or one from before the first release, wrote it: use that one.",
         ) from error
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import shutil
 from collections.abc import Iterable, Iterator
 from itertools import takewhile
 from pathlib import Path
@@ -17,6 +18,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from kbproc.base.errors import KbprocError
+from kbproc.base.paths import listed
 from kbproc.engine.projections.catalog.files import catalogs, next_catalog, remove_catalog
 
 if TYPE_CHECKING:
@@ -38,6 +40,7 @@ def open_catalog(views: Path) -> Catalog:
     """
     from kbproc.engine.projections.catalog.catalog import Catalog
 
+    _remove_former_views(views)
     best: Catalog | None = None
     for path in reversed(catalogs(views)):
         catalog = _open_or_remove(path)
@@ -66,6 +69,21 @@ def _open_or_remove(path: Path) -> Catalog | None:
     _logger.warning("the catalog is damaged and made afresh: %s", path.name)
     remove_catalog(path)
     return None
+
+
+def _remove_former_views(views: Path) -> None:
+    """Removes a catalog in DuckDB, its copies for SQL and a front page.
+
+    Stores of format 2 from before the catalog was in SQLite have them. They hold texts, and a purge
+    looks into today's views only.
+    """
+    for path in listed(views, "", ""):
+        is_catalog = path.name.startswith("catalog") and ".duckdb" in path.name
+        if is_catalog or path.name in {"front", "front.tmp"}:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    for path in listed(views / "sql", "", ".duckdb"):
+        if path.name[0].isdecimal():
+            path.unlink()
 
 
 def replay(log: Log, catalog: Catalog, to_seq: int | None = None) -> None:

@@ -245,13 +245,19 @@ def _conversations(request: Request, query: Query) -> Conversations | None:
         return None
     from kbproc.knowledge.search.conversations import Conversations, people_in  # few stores need it
 
-    snapshot, mistyped = request.snapshot, dict(query.instead)
-    # Only visible chunks count, because a level would show that a hidden one holds the name.
-    vocabulary = Vocabulary(snapshot.fulltext, everything(snapshot))
-    names_stranger = language(query, snapshot.fulltext) == "english" and any(
-        not (name in mistyped or vocabulary.knows(name)) for name in people_in(request.params.query)
-    )
+    names = people_in(request.params.query) - dict(query.instead).keys()
+    names_stranger = bool(names) and _has_stranger(request.snapshot, query, names)
     return Conversations(query, request.params.limit, request.rows, names_stranger=names_stranger)
+
+
+def _has_stranger(snapshot: Snapshot, query: Query, names: Iterable[str]) -> bool:
+    """Returns whether a query in English names a person whom no visible text names.
+
+    Hidden texts do not count, because a level would show that one of them holds the name.
+    """
+    vocabulary = Vocabulary(snapshot.fulltext, everything(snapshot))
+    is_english = language(query, snapshot.fulltext) == "english"
+    return is_english and not all(map(vocabulary.knows, names))
 
 
 def _stress(

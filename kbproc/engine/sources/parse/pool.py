@@ -90,9 +90,12 @@ class ParserPool:
         pool is closed, PoolRetired.
         """
         most = self._setup.memory_bytes // 4
-        if large := next((job.name for job in jobs if len(job.data) > most), None):
-            message = f"{large} is larger than {size(most)}, the most that its parser may hold."
-            raise KbprocError("input.too_large", message, hint=_SPLIT)
+        for job in jobs:
+            if len(job.data) > most:
+                limit = f"{size(most)}, the most that its parser may hold."
+                raise KbprocError(
+                    "input.too_large", f"{job.name} is larger than {limit}", hint=_SPLIT
+                )
         try:
             answers = self._threads.submit(self._read, jobs, on_progress).result()
         except (CancelledError, RuntimeError) as error:
