@@ -68,7 +68,7 @@ collected: $(READY)
 # Those of tests/house have run by then, and `make harnesses` runs those of harnesses. A test that
 # hangs ends the run: see faulthandler_timeout.
 # `make test ONLY='tests/search -k words'` runs a part, without the check.
-RUN := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --max-worker-restart 0
+RUN := $(BIN)/python -m pytest -p tests.kit.pytest_workers --workers $(WORKERS)
 TESTS := $(RUN) --ignore tests/house --ignore tests/harnesses --durations=10
 
 test: $(if $(ONLY),$(READY),check)

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from kbproc.base import failpoints
 from kbproc.engine.projections.catalog.catalog import Catalog
-from tests.kit import slow, start, tmpfs
+from tests.kit import pytest_workers, slow, start, tmpfs
 from tests.kit.advice import advice, why_none
 from tests.kit.models import lend
 from tests.kit.patience import PATIENCE
@@ -139,10 +139,9 @@ def nobodys_settings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]
 
 
 @pytest.fixture(scope="session")
-def shared(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Returns a folder that all workers of this run share."""
-    base = tmp_path_factory.getbasetemp()
-    folder = (base if worker_id == "master" else base.parent) / "shared"
+    folder = pytest_workers.base_of_run(tmp_path_factory) / "shared"
     folder.mkdir(exist_ok=True)
     return folder
 

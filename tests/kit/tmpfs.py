@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+NAME = "run-in-memory"
 PLACE = Path("/dev/shm")
 LEAST_BYTES = 2 << 30  # free, several times what a run needs at a time
 _PREFIX = "kbproc-"
@@ -26,7 +27,7 @@ def prefer_memory(config: pytest.Config) -> None:
     if config.option.basetemp is None and not config.option.collectonly and has_room(PLACE):
         run = InMemory(PLACE)
         config.option.basetemp = str(run.folder)
-        config.pluginmanager.register(run)
+        config.pluginmanager.register(run, NAME)
 
 
 def has_room(place: Path) -> bool:
