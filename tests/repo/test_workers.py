@@ -26,7 +26,17 @@ def run(folder: Path, *options: str, **files: str) -> str:
         "-q",
     ]
     return subprocess.run(
-        [*command, "-p", "no:cacheprovider", "-p", "no:hypothesispytest", *options, "."],
+        [
+            *pytest,
+            "--workers",
+            "2",
+            "-p",
+            "no:cacheprovider",
+            "-p",
+            "no:hypothesispytest",
+            *options,
+            ".",
+        ],
         check=False,
         cwd=folder,
         env={"PYTHONPATH": str(REPO), "PATH": "/usr/bin:/bin", "HOME": str(folder)},
