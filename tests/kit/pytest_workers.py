@@ -1,8 +1,8 @@
 """Runs tests in several processes, which are forked when all tests are collected.
 
-`pytest -p tests.kit.pytest_workers --workers 4`. Each of pytest-xdist's workers imports and collects
-all tests, and sends its reports through its controller's threads; together that takes a twelfth of
-`make test`. Here one process collects, and its workers share what it has imported.
+`pytest -p tests.kit.pytest_workers --workers 4`. Each of pytest-xdist's workers imports and
+collects all tests, and sends its reports through its controller's threads; together that takes a
+twelfth of `make test`. Here one process collects, and its workers share what it has imported.
 
 A file's tests run in one worker, in the order of their collection. A free worker takes the next
 file. A worker that dies ends the run.

@@ -15,28 +15,10 @@ def run(folder: Path, *options: str, **files: str) -> str:
     """Runs files of one test each in two workers; returns what pytest prints."""
     for name, body in files.items():
         (folder / f"test_{name}.py").write_text(f"def test_it(tmp_path):\n    {body}\n")
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-p",
-        "tests.kit.pytest_workers",
-        "--workers",
-        "2",
-        "-q",
-    ]
+    pytest = [sys.executable, "-m", "pytest", "-q", "-p", "tests.kit.pytest_workers"]
+    plain = ["-p", "no:cacheprovider", "-p", "no:hypothesispytest"]
     return subprocess.run(
-        [
-            *pytest,
-            "--workers",
-            "2",
-            "-p",
-            "no:cacheprovider",
-            "-p",
-            "no:hypothesispytest",
-            *options,
-            ".",
-        ],
+        [*pytest, "--workers", "2", *plain, *options, "."],
         check=False,
         cwd=folder,
         env={"PYTHONPATH": str(REPO), "PATH": "/usr/bin:/bin", "HOME": str(folder)},
