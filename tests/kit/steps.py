@@ -43,6 +43,7 @@ talks = st.lists(st.tuples(st.sampled_from("nqsserwbdcp"), st.integers(0, 9)), m
 def records(sequence: Sequence[tuple[str, int, int]]) -> list[Record]:
     """A record for each step of `sequence`, over four documents and two files."""
     revisions: dict[int, int] = {}
+    last_chunks: dict[int, int] = {}
     chunk = 1
     drafts = []
     for number, (what, id, other) in enumerate(sequence):
@@ -68,6 +69,7 @@ def records(sequence: Sequence[tuple[str, int, int]]) -> list[Record]:
                 entry=EntryFacts(confidence=80, source=""),
             )
             chunk += 2
+            last_chunks[id] = chunk - 1
         elif what in "cro":
             revisions[id] += 1
             event = DocChanged(
@@ -84,7 +86,7 @@ def records(sequence: Sequence[tuple[str, int, int]]) -> list[Record]:
             event = DocDeleted(id=id)
         elif what == "h":
             revisions[id] += 1
-            event = ChunkDeleted(document_id=id, revision=revisions[id], ids=[chunk - 1])
+            event = ChunkDeleted(document_id=id, revision=revisions[id], ids=[last_chunks[id]])
         elif what == "s":
             event = EntrySuperseded(id=id, by=other)
         else:

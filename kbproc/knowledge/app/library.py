@@ -426,12 +426,18 @@ def standing_of(store: Store, pack: UnopenedPack | None) -> tuple[int, int] | No
 
 
 def _refusal_of_disk(error: Exception) -> str | None:
-    """Returns why the disk refused to open a part of the store; None for any other error."""
+    """Returns why the disk refused to open a part of the store; None for any other error.
+
+    A new store writes its first record itself. Where the catalog can't follow that record, the
+    error asks a sender not to send the write again, and this write has no sender.
+    """
     from sqlite3 import Error as DatabaseError
 
-    if isinstance(error, OSError) and error.errno in _DISK:
-        return f"{error.strerror}."
-    return f"{str(error).rstrip('.')}." if isinstance(error, DatabaseError) else None
+    is_kept = isinstance(error, KbprocError) and error.detail.get("kept")
+    cause = error.__cause__ if is_kept else error
+    if isinstance(cause, OSError) and cause.errno in _DISK:
+        return f"{cause.strerror}."
+    return f"{str(cause).rstrip('.')}." if isinstance(cause, DatabaseError) else None
 
 
 def _note_damage(folder: Path, error: Exception) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 import psutil
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 import kbproc
@@ -98,6 +98,7 @@ SAID = st.text(
 )
 
 
+@example(text="0\x0c0", name="Notes 2.1")
 @given(text=SAID, name=st.sampled_from(["a", "a.csv", "b.LOG", ".tsv", "Notes 2.1"]))
 def test_any_text_is_read_here_as_from_its_bytes(text: str, name: str) -> None:
     assume(not has_reader(text, name))

@@ -18,6 +18,7 @@ import msgspec
 from kbproc.base.paths import suffix_of
 from kbproc.engine.sources.parse import text
 from kbproc.engine.sources.parse.blocks import Block, Headings, Parsed, clean_text, clean_title
+from kbproc.engine.sources.parse.formats import has_reader
 
 
 class _Heading(NamedTuple):
@@ -63,6 +64,8 @@ def parse(data: bytes, name: str) -> Parsed:
     Raises `input.unsupported_type` for bytes that are not text.
     """
     decoded = text.decode(data, name)
+    if not has_reader(decoded.text, name):
+        return text.parse_decoded(decoded, name)
     markup = READERS[suffix_of(name)]
     source, comments = _without_comments(clean_text(decoded.text), markup.comment)
     source = markup.plain(source)
