@@ -49,7 +49,7 @@ _FEATURES = {
     "by words": ("words", "together", "matched", "reach", "length"),
     "unspaced": ("words", "together", "matched", "reach"),
 }
-_SIZES = {"with cosine": -0.7, "by words": -0.2, "unspaced": 0.0}
+_SIZES = {"with cosine": -0.6, "by words": -0.2, "unspaced": 0.0}
 _UNANSWERABLE = "queries-unanswerable.jsonl"
 # The weight of each kind in every collection: as many hits that answer as not.
 _KINDS = {

@@ -44,6 +44,8 @@ def test_the_language_of_a_query(store: Session, subtests: pytest.Subtests) -> N
     cases: list[tuple[str, Language]] = [
         ("nginx timeout", "english"),
         ("Zertifikat abgelaufen", "english"),  # too few words to tell
+        ("¿Qué son los clades?", "other"),
+        ("LoRA finetuning", "english"),  # one small word, of a name
         ("rebase branches conflicts commit proxy", "english"),  # English texts hold them
         ("antwortet zertifikat abgelaufen erneuert niemand", "unknown"),  # German texts do
         ("warum antwortet der Server nicht mehr", "other"),

@@ -21,7 +21,6 @@ from kbproc.knowledge.search.probability import (
     RELATED,
     Evidence,
     chance,
-    spread_may_decide,
 )
 from tests.kit.talk import REPO, Session
 
@@ -34,21 +33,20 @@ def evidence(
     matched: float,
     reach: float = 0.5,
     cosine: float | None = None,
-    spread: float = 0.08,
     **others: Any,
 ) -> Evidence:
     values = {"words": words, "together": together, "matched": matched, "reach": reach}
-    return Evidence(chance=0.0, **values, cosine=cosine, spread=spread, **others)
+    return Evidence(chance=0.0, **values, cosine=cosine, **others)
 
 
 def test_the_features_tell(subtests: pytest.Subtests) -> None:
     cases: list[tuple[Evidence, str]] = [
         (evidence(0.2, 0.1, 0.1, 0.1, length=4), "none"),
         (evidence(1.0, 1.0, 1.0, 0.8, length=4), "likely"),
-        (evidence(0.2, 0.1, 0.1, 0.1, 0.1, 0.05, length=4, chunks=1000), "none"),
+        (evidence(0.2, 0.1, 0.1, 0.1, 0.1, length=4, chunks=1000), "none"),
         (evidence(0.2, 0.2, 0.2, 0.1, 0.45, length=4, chunks=1000), "related"),
-        (evidence(0.0, 0.0, 0.0, 0.0, 0.6, 0.1, length=4, chunks=1000), "likely"),
-        (evidence(0.0, 0.0, 0.0, 0.0, 0.4, 0.05, length=4, chunks=1000), "none"),
+        (evidence(0.0, 0.0, 0.0, 0.0, 0.6, length=4, chunks=1000), "likely"),
+        (evidence(0.0, 0.0, 0.0, 0.0, 0.3, length=8, chunks=1000), "none"),
         (evidence(1.0, 1.0, 1.0, 0.8, 0.7, length=4, chunks=1000), "likely"),
     ]
     for features, level in cases:
@@ -57,26 +55,20 @@ def test_the_features_tell(subtests: pytest.Subtests) -> None:
             assert ("none", "related", "likely")[(value >= RELATED) + (value >= LIKELY)] == level
 
 
-FEATURES = ("words", "together", "matched", "reach", "cosine", "spread")
+FEATURES = ("words", "together", "matched", "reach", "cosine")
 
 
-@given(st.lists(shares, min_size=5, max_size=5), st.integers(0, 12), shares)
-def test_a_spread_that_may_not_decide_changes_no_chance(
-    features: list[float], length: int, spread: float
+@given(shares, st.floats(0, 0.5), st.floats(0, 1))
+def test_in_other_words_more_words_and_absent_names_are_less_sure(
+    cosine: float, words: float, unnamed: float
 ) -> None:
-    without = Evidence(
-        chance=0, length=length, chunks=500, **dict(zip(FEATURES[:5], features, strict=True))
-    )
-    if not spread_may_decide(without):
-        assert chance(structs.replace(without, spread=spread)) == chance(without)
+    short = evidence(words, 0.0, 0.0, 0.0, cosine, length=3, chunks=500)
+    assert chance(structs.replace(short, unnamed=unnamed)) <= chance(short)
+    if not words:
+        assert chance(structs.replace(short, length=12)) <= chance(short)
 
 
-def test_the_spread_decides_on_a_near_text_in_other_words() -> None:
-    assert spread_may_decide(evidence(0.1, 0.0, 0.1, 0.1, 0.6))
-    assert not spread_may_decide(evidence(0.9, 0.9, 0.9, 0.8, 0.6))
-
-
-@given(st.lists(shares, min_size=6, max_size=6), st.integers(0, 5), st.floats(0, 0.5))
+@given(st.lists(shares, min_size=5, max_size=5), st.integers(0, 4), st.floats(0, 0.5))
 def test_more_of_a_feature_is_no_less_sure(features: list[float], at: int, by: float) -> None:
     more = [value + by * (place == at) for place, value in enumerate(features)]
     less, greater = (
@@ -162,6 +154,22 @@ def test_pairs_of_characters_that_no_text_holds_count_for_nothing(filled: Sessio
     assert evidence_of(filled, "crane zebra", mode="fts")["words"] < 1
 
 
+def test_pairs_of_characters_that_ask_count_for_nothing(filled: Session) -> None:
+    """A text that holds them, too, answers nothing for it."""
+    filled.data("doc.create", title="问题", text="什么时候开会，谁也不知道。")
+    for query in ("谁的潜艇", "什么潜艇"):
+        assert results_of(filled, query, mode="fts")["confidence"] == "none"
+    with_words = evidence_of(filled, "起重机涂油什么", mode="fts")
+    assert with_words["words"] == 1
+
+
+def test_names_and_numbers_that_a_hit_lacks_are_told(filled: Session) -> None:
+    assert evidence_of(filled, "Who greases the cranes at Reno?")["unnamed"] == 1
+    assert evidence_of(filled, "depot 317 on Reno Street")["unnamed"] == 0
+    assert evidence_of(filled, "depot 317 on Reno street, Nevada 2031")["unnamed"] == 0.5
+    assert evidence_of(filled, "who greases the cranes")["unnamed"] == 0
+
+
 def test_a_cosine_counts_only_where_the_model_knows_the_language(
     filled: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -235,13 +243,13 @@ def test_the_docs_state_the_thresholds_and_the_formulas() -> None:
         expected = pytest.approx(1 / (1 + math.exp(-number)), abs=0.001)
         assert chance(by_word, has_pairs=has_pairs) == expected
     *weights, constant = numbers("| with a cosine |")
-    number = sum(map(operator.mul, weights, [0.4, 0.3, 0.5, 0.4, math.log(6), 3])) + constant
+    number = sum(map(operator.mul, weights, [0.4, 0.3, 0.5, 0.2, math.log(6), 3])) + constant
     expected = pytest.approx(1 / (1 + math.exp(-number)), abs=0.001)
-    assert chance(structs.replace(by_word, cosine=0.4, spread=0.01)) == expected
+    assert chance(structs.replace(by_word, cosine=0.2)) == expected
     *weights, constant = numbers("| by meaning |")
-    number = sum(map(operator.mul, weights, [0.6, 0.09, 3])) + constant
+    number = sum(map(operator.mul, weights, [0.6, 0.5, math.log(7), 3])) + constant
     expected = pytest.approx(0.81 / (1 + math.exp(-number)), abs=0.001)
     paraphrased = Evidence(
-        chance=0, words=0.1, together=0, matched=0, cosine=0.6, spread=0.09, chunks=1000
+        chance=0, words=0.1, together=0, matched=0, cosine=0.6, unnamed=0.5, length=4, chunks=1000
     )
     assert chance(paraphrased) == expected

@@ -7,14 +7,15 @@ questions for other collections. docs/evidence/search.md says how often levels a
 A longer query holds more words that no text has, so that its length counts for it; and the best of
 many passages is nearer than the best of few, so that the number of chunks counts against it. A
 pair of Chinese characters that no text holds counts as no word, because most pairs cross the border
-between two words.
+between two words; nor does one that asks, such as 什么.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
@@ -51,7 +52,8 @@ _WHOLE = 0.999  # a share that differs from 1 by rounding only
 
 class _Weights(Struct, frozen=True):
     """Weights of the features in the logit. `reach`: of its root, because half of it is much.
-    `length`: of the natural logarithm. `size`: of the decimal logarithm of chunks.
+    `unnamed`: of the share of the query's names that the hit lacks. `length`: of the natural
+    logarithm. `size`: of the decimal logarithm of chunks.
     """
 
     words: float = 0.0
@@ -59,29 +61,33 @@ class _Weights(Struct, frozen=True):
     matched: float = 0.0
     reach: float = 0.0
     cosine: float = 0.0
-    spread: float = 0.0
+    unnamed: float = 0.0
     length: float = 0.0
     size: float = 0.0
     constant: float = 0.0
 
 
 _WITH_COSINE = _Weights(
-    words=1.9, together=3.0, matched=1.0, cosine=7.0, length=0.5, size=-0.7, constant=-6.2
+    words=1.9, together=3.0, matched=1.0, cosine=7.0, length=0.6, size=-0.6, constant=-6.6
 )
 _BY_WORDS = _Weights(
     words=1.7, together=2.0, matched=2.9, reach=5.2, length=0.9, size=-0.2, constant=-7.7
 )
 # Pairs of characters are the words of scripts without spaces.
-_BY_PAIRS = _Weights(words=3.6, together=4.4, matched=1.9, reach=3.0, constant=-6.8)
+_BY_PAIRS = _Weights(words=3.6, together=4.4, matched=1.9, reach=3.0, constant=-7.1)
 # For questions in other words than the text, times the square of the share of words that it lacks.
-_BY_MEANING = _Weights(cosine=14.0, spread=50.0, size=-0.8, constant=-8.3)
+# A longer question has more words that a text which answers could share; fewer words count as six.
+_BY_MEANING = _Weights(cosine=15.0, unnamed=-1.1, length=-1.3, size=-1.0, constant=-1.7)
+_FEWEST_WORDS = 6
 # The smallest and the largest store whose size makes a difference.
 _FEWEST_CHUNKS, _MOST_CHUNKS = 10, 10_000
-# A spread that nearly only queries on a topic of the store have.
-_MOST_SPREAD = 0.09
 # A store of so many chunks determines half of a word's rarity. The other half is the rarity of most
 # words in queries.
 _FEW, _MOSTLY = 30, 0.7
+# Chinese characters that ask, and those that stand in nearly every sentence.
+_ASKING, _SMALL = frozenset("什么哪谁几怎吗呢麼誰幾嗎"), frozenset("的是了在为")
+# Words with a capital after another word, and numbers.
+_NAME = re.compile(r"(?<=[\w,;:] )[A-Z][\w'’-]+|\b\w*\d\w*")
 
 
 class Evidence(Struct, frozen=True, kw_only=True):
@@ -91,9 +97,9 @@ class Evidence(Struct, frozen=True, kw_only=True):
     and section. `together`: the same of its best passage, with title and section. `matched`: how
     much the words that it holds tell. `reach`: its BM25 as a share of the greatest that any text
     could reach; None if unknown. `cosine`: None where the vector is pending or the model lacks
-    the query's language. `spread`: the standard deviation of the query's cosines over the store,
-    which is high where some of it is on the topic. `length`: the number of the query's words.
-    `chunks`: the number of chunks in the store; None if hidden.
+    the query's language. `unnamed`: the share of the query's names and numbers that the hit lacks.
+    `length`: the number of the query's words. `chunks`: the number of chunks in the store; None
+    if hidden.
     """
 
     chance: float
@@ -102,7 +108,7 @@ class Evidence(Struct, frozen=True, kw_only=True):
     matched: float
     reach: float | None = None
     cosine: float | None = None
-    spread: float | None = None
+    unnamed: float = 0.0
     length: int = 0
     chunks: int | None = None
 
@@ -141,13 +147,17 @@ class _Word(Struct, frozen=True):
 class QueryWords:
     """The words of a query, each with its rarity in the store."""
 
-    def __init__(self, fulltext: FullTextSnapshot, query: Query) -> None:
+    def __init__(self, fulltext: FullTextSnapshot, query: Query, text: str = "") -> None:
+        """`text`: the query as typed, whose capitals show its names."""
         self._chunks = fulltext.clauses.counted
         self._words = list(_words(fulltext, query))
         self._has_pairs = any(map(is_unspaced, query.terms))
         self._has_heads = any(word.field == "head" for word in self._words)
         self._in_parts = query.in_parts
         self._marked = self._marked_in(query)
+        nearly = dict(query.instead)
+        named = stems([nearly.get(word, word) for word in words(" ".join(_NAME.findall(text)))])
+        self._named = [word for word in self._words if word.form in named]
         self._total = math.fsum(word.weight * word.rarity for word in self._words)
 
     def _marked_in(self, query: Query) -> tuple[str, ...]:
@@ -167,13 +177,11 @@ class QueryWords:
         *,
         reach: float | None = None,
         cosine: float | None = None,
-        spread: Callable[[], float | None] = lambda: None,
-        is_whole: bool = False,
     ) -> Evidence:
         """Returns the evidence for a hit.
 
         `context`: its title and section. `passage`: the part of `text` that holds most of the
-        query's words, or "". `spread`: called where it may decide, with `is_whole` always.
+        query's words, or "".
         """
         context_forms = self._forms(context)
         matches = self._matches(context_forms | self._forms(text))
@@ -186,12 +194,10 @@ class QueryWords:
             matched=_rounded(math.fsum(word.rarity**2 for word in matches) / enough),
             reach=None if reach is None else _rounded(reach),
             cosine=None if cosine is None else _rounded(cosine),
+            unnamed=self._unnamed(matches),
             length=len(self._words),
             chunks=self._chunks,
         )
-        if cosine is not None and (is_whole or spread_may_decide(evidence)):
-            number = spread()
-            evidence = replace(evidence, spread=None if number is None else _rounded(number))
         evidence = replace(evidence, chance=chance(evidence, has_pairs=self._has_pairs))
         return evidence.at_least_related() if together >= _WHOLE else evidence
 
@@ -214,6 +220,10 @@ class QueryWords:
 
     def _matches(self, forms: frozenset[tuple[str, str]]) -> list[_Word]:
         return [word for word in self._words if (word.field, word.form) in forms]
+
+    def _unnamed(self, matches: Sequence[_Word]) -> float:
+        absent = sum(word not in matches for word in self._named)
+        return _rounded(absent / len(self._named)) if self._named else 0.0
 
     def _share(self, matches: Sequence[_Word]) -> float:
         worth = math.fsum(word.weight * word.rarity for word in matches)
@@ -240,11 +250,17 @@ def _words(fulltext: FullTextSnapshot, query: Query) -> Iterator[_Word]:
     for term in clauses.terms(query):
         if term.field not in ("stem", "head") or term.most <= _HALF or term.instead:
             continue
-        if is_unspaced(term.word) and not clauses.frequency(term.field, term.word):
+        if is_unspaced(term.word) and (
+            _says_nothing(term.word) or not clauses.frequency(term.field, term.word)
+        ):
             continue
         rarity = min(1.0, clauses.idf(term) / greatest)
         rarity = (count * rarity + _FEW * _MOSTLY) / (count + _FEW)
         yield _Word(term.field, term.word, term.most, rarity)
+
+
+def _says_nothing(pair: str) -> bool:
+    return not _ASKING.isdisjoint(pair) or _SMALL.issuperset(pair)
 
 
 def chance(evidence: Evidence, *, has_pairs: bool = False) -> float:
@@ -258,12 +274,6 @@ def chance(evidence: Evidence, *, has_pairs: bool = False) -> float:
     return round(max(_by_meaning(features), _logistic(_WITH_COSINE, features)), 3)
 
 
-def spread_may_decide(evidence: Evidence) -> bool:
-    """Returns whether the meaning says more than the words where the spread is the greatest."""
-    features = _features(replace(evidence, spread=_MOST_SPREAD))
-    return _by_meaning(features) > _logistic(_WITH_COSINE, features)
-
-
 def _features(evidence: Evidence) -> _Weights:
     reach = evidence.words if evidence.reach is None else evidence.reach
     return _Weights(
@@ -272,7 +282,7 @@ def _features(evidence: Evidence) -> _Weights:
         matched=evidence.matched,
         reach=math.sqrt(reach),
         cosine=evidence.cosine or 0.0,
-        spread=min(_MOST_SPREAD, evidence.spread or 0.0),
+        unnamed=evidence.unnamed,
         length=math.log1p(evidence.length),
         size=math.log10(min(_MOST_CHUNKS, max(_FEWEST_CHUNKS, evidence.chunks or 0))),
         constant=1.0,
@@ -280,6 +290,7 @@ def _features(evidence: Evidence) -> _Weights:
 
 
 def _by_meaning(features: _Weights) -> float:
+    features = replace(features, length=max(math.log1p(_FEWEST_WORDS), features.length))
     return (1 - features.words) ** 2 * _logistic(_BY_MEANING, features)
 
 

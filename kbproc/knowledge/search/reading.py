@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 from msgspec.structs import replace
 
 from kbproc.base.text.analysis import STOP_WORDS
-from kbproc.base.text.language import is_foreign, is_other_script
+from kbproc.base.text.language import SMALL_WORDS, is_foreign, is_other_script
 from kbproc.base.text.query import Query
 from kbproc.base.text.stems import stem_of, stems
 from kbproc.base.text.typos import may_be_mistyped, one_slip_away
@@ -224,13 +224,13 @@ def language(query: Query, fulltext: FullTextSnapshot) -> Language:
 
     Words in Latin letters are judged by the small words among them, then by the texts that hold
     them. Fewer than five words count as English, because they are mostly names, commands and
-    technical words.
+    technical words, except beside two small words of another language.
     """
     words = query.all_words
     other_script = sum(map(is_other_script, words))
     if 2 * other_script >= len(words) > 0:
         return "other"
-    if len(words) < _FEWEST_WORDS:
+    if len(words) < _FEWEST_WORDS and sum(map(SMALL_WORDS.__contains__, words)) < 2:
         return "english"
     if is_foreign(words):
         return "other"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -448,7 +447,8 @@ class Judge:
         self._request = request
         self._ranking = ranking
         self._passages = passages
-        self._words = QueryWords(request.snapshot.fulltext, ranking.question.query)
+        query = ranking.question.query
+        self._words = QueryWords(request.snapshot.fulltext, query, request.params.query)
         self._evidence: dict[int, Evidence] = {}
 
     def best(self) -> Evidence:
@@ -486,8 +486,6 @@ class Judge:
             self._passages.passage(row.text),
             reach=candidate.bm25 / bound if candidate.bm25 is not None and bound else None,
             cosine=candidate.cosine if tells else None,
-            spread=lambda: self._spread,
-            is_whole=self._request.params.explain,
         )
         if question.query.phrases:  # the hit holds every one
             result = result.at_least_related()
@@ -495,11 +493,6 @@ class Judge:
             chance = question.conversations.chance(id, result.chance)
             result = replace(result, chance=chance)
         return result
-
-    @cached_property
-    def _spread(self) -> float | None:
-        vector, vectors = self._ranking.question.vector, self._request.vectors
-        return None if vector is None or vectors is None else vectors.spread(vector)
 
 
 def _best(ranking: Ranking) -> int:

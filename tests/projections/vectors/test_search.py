@@ -14,7 +14,7 @@ from kbproc.engine.log.record import Position
 from kbproc.engine.models.pack import VectorPack
 from kbproc.engine.projections.catalog.rows import IndexRow
 from kbproc.engine.projections.restriction import Restriction
-from kbproc.engine.projections.vectors.search import USUAL_SPREAD, VectorSnapshot
+from kbproc.engine.projections.vectors.search import VectorSnapshot
 from kbproc.engine.projections.vectors.view import Vectors
 
 DIM = 6
@@ -103,15 +103,3 @@ def test_a_query_without_a_direction_finds_nothing(
             )
             assert (len(ids), len(scores)) == (0, 0)
             assert np.isnan(beside).tolist() == [True]
-
-
-def test_the_spread_is_that_of_the_cosines(chunks: Chunks) -> None:
-    """Two with the usual spread count beside them, because few chunks tell little."""
-    snapshot, rows = chunks
-    query = np.random.default_rng(5).normal(size=DIM).astype(np.float32)
-    cosines = snapshot.cosines(query, [row.chunk_id for row in rows])
-    cosines = cosines[~np.isnan(cosines)]
-    count = len(cosines)
-    variance = (count * cosines.var() + 2 * USUAL_SPREAD**2) / (count + 2)
-    assert snapshot.spread(query) == pytest.approx(variance**0.5, abs=1e-6)
-    assert snapshot.spread(0 * query) < snapshot.spread(query)

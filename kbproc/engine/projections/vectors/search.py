@@ -7,7 +7,6 @@ the structure that found the chunk or on the other chunks.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -34,10 +33,6 @@ Shortlist: TypeAlias = "Callable[[Float64s, Float64s], tuple[NDArray[np.bool_], 
 
 
 _BLOCK = 256
-# The number of chunks whose cosines tell the spread, and how many with the usual one count beside
-# them, because few chunks tell little.
-_SAMPLE, _PRIOR = 256, 2
-USUAL_SPREAD = 0.08
 
 
 class NearPairs(Struct, frozen=True):
@@ -149,30 +144,6 @@ class VectorSnapshot(Struct, frozen=True, kw_only=True, dict=True, eq=False):
         result = np.full(len(has_vector), np.nan)
         result[has_vector] = self._cosines(query, slots)
         return result
-
-    def spread(self, query: NDArray[np.float32]) -> float:
-        """Returns the standard deviation of the query's cosines over an even sample of the chunks.
-
-        A query about something that some of the chunks are about is near these and far from the
-        others; one about nothing of it is equally far from all.
-        """
-        values = self._sample @ (query / (float(np.linalg.norm(query)) or 1.0))
-        values = scaled(values.astype(np.float64), self.pack.scale)
-        count = len(values)
-        # `values.var()` takes several times as long for so few.
-        own = float(np.square(values - values.sum() / count).sum() / count) if count else 0.0
-        return math.sqrt((count * own + _PRIOR * USUAL_SPREAD**2) / (count + _PRIOR))
-
-    @cached_property
-    def _sample(self) -> NDArray[np.float32]:
-        """Unit vectors of an even sample of the live chunks, shape (m, dim)."""
-        live = np.flatnonzero(self.alive)
-        slots = live[:: max(1, math.ceil(len(live) / _SAMPLE))]
-        vectors = stored(self.graph, self.pack, slots, self.slots["row"]).astype(np.float32)
-        norms = np.linalg.norm(vectors, axis=1, keepdims=True)
-        usable = (np.isfinite(norms) & (norms > 0))[:, 0]
-        units: NDArray[np.float32] = vectors[usable] / norms[usable]
-        return units
 
     def pairs(
         self,
