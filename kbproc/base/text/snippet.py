@@ -285,10 +285,8 @@ def _densest(matches: Sequence[_WordMatch], room: int) -> tuple[int, int]:
 def _tight(matches: Sequence[_WordMatch], span: tuple[int, int]) -> tuple[int, int]:
     """Returns the range without leading words that occur again in it."""
     first, last = span
-    inside = [(start, word) for start, end, word in matches if first <= start and end <= last]
-    final = {word: start for start, word in inside}
-    starts = (start for start, word in inside if final[word] == start)
-    return next(starts, first), last
+    final = {word: start for start, end, word in matches if first <= start and end <= last}
+    return min(final.values(), default=first), last
 
 
 def _start(text: str, at: int, limit: int) -> int:
