@@ -21,10 +21,11 @@ from kbproc.engine.projections.catalog.rows import HitRow
 from kbproc.engine.store.snapshot import Snapshot
 from kbproc.engine.store.state import Freshness, State
 from kbproc.knowledge.documents import lookup, selection
-from kbproc.knowledge.documents.anchors import SourceChange, Sources
+from kbproc.knowledge.documents.document import SourceChange
 from kbproc.knowledge.search import fusion
 from kbproc.knowledge.search.candidates import Candidate
 from kbproc.knowledge.search.conflicts import ENTRY, DatedHit, conflicts
+from kbproc.knowledge.search.fusion import Ranked
 from kbproc.knowledge.search.hints import SearchHints
 from kbproc.knowledge.search.hits import Hit, Results, StandingInstruction, explanation, hit_of
 from kbproc.knowledge.search.params import Search
@@ -42,7 +43,6 @@ from kbproc.knowledge.search.ranking import (
     ranking_of,
     ranking_without_exclusions,
 )
-from kbproc.knowledge.search.rereading import Judgement, Ranked, reorder, require, reread
 
 if TYPE_CHECKING:
     import numpy as np
@@ -50,6 +50,8 @@ if TYPE_CHECKING:
 
     from kbproc.engine.projections.catalog.queries import Queries
     from kbproc.engine.projections.fulltext.search import FullTextHits
+    from kbproc.knowledge.documents.anchors import Sources
+    from kbproc.knowledge.search.rereading import Judgement
     from kbproc.knowledge.search.subject import Subject
 
 _LOOKED_AT = 50  # hits of which some may be what the query is about
@@ -116,7 +118,7 @@ def run(
                 depth=_depth(state, params),
                 vectors=snapshot.vectors if needs_vectors else None,
                 rows=RowReader(snapshot),
-                sources=None if sources is None else sources(snapshot.queries),
+                sources=sources,
             )
             return _answer(request, embedded, centre)
 
@@ -194,6 +196,8 @@ def _answer(request: Request, embedded: EmbeddedQuery, centre: Centre) -> Search
 def _require(request: Request) -> None:
     """Raises what a param requests in vain: a cross-encoder, or a knowledge base."""
     if request.params.fusion == "rerank":
+        from kbproc.knowledge.search.rereading import require
+
         require(request.state.reranker)
     if request.params.kb is not None:
         lookup.require_kbs(request.snapshot.kbs, request.params.kb)
@@ -222,13 +226,13 @@ def _is_embedded(snapshot: Snapshot, pending: int, notice: list[str]) -> bool:
 
 def _standing(request: Request, hits: list[Hit]) -> list[StandingInstruction]:
     """Returns the standing instructions that bear on the query, with the first page only."""
-    types, queries = request.filter.types, request.snapshot.queries
+    types, snapshot = request.filter.types, request.snapshot
     may_be_some = not request.params.offset and (types is None or CONVERSATION in types)
-    if not (may_be_some and queries.has_standing()):
+    if not (may_be_some and snapshot.fact("standing", lambda queries: queries.has_standing())):
         return []
     from kbproc.knowledge.search import instruction  # imported late: few stores need it
 
-    return instruction.bearing(queries, request.params, request.filter, hits)
+    return instruction.bearing(snapshot.queries, request.params, request.filter, hits)
 
 
 # ---------------------------------------------------------------------- successors
@@ -326,7 +330,9 @@ def _reread(
         return _reread_doubtful(request, ranking, notice)
     if not ranking.ranked:
         return ranking, {}
-    ranked, judgements = request.valid(ranking.ranked[: request.depth]), dict[int, Judgement]()
+    from kbproc.knowledge.search.rereading import reread  # imported late: few searches need it
+
+    ranked, judgements = request.valid(ranking.ranked[: request.depth]), {}
     rows, times = request.rows([id for id, _ in ranked]), ranking.question.times
     factor = times.factor if times else lambda id: 1.0
     try:
@@ -355,6 +361,8 @@ def _reread_doubtful(
         return ranking, {}
     if Judge(request, ranking, Passages(question)).best().level == "likely":
         return ranking, {}
+    from kbproc.knowledge.search.rereading import reorder
+
     ranked = request.valid(ranking.ranked[: state.reranker.candidates])
     rows, times = request.rows([id for id, _ in ranked]), question.times
     factor = times.factor if times else lambda id: 1.0
@@ -571,7 +579,7 @@ class _HitBuilder(Struct, frozen=True):
         if slug in self.described:
             return None
         self.described.add(slug)
-        row = self.request.snapshot.queries.kb(slug)
+        row = self.request.snapshot.fact(("kb", slug), lambda queries: queries.kb(slug))
         return (row.description or None) if row is not None else None
 
     def _explanation(self, id: int) -> dict[str, Any]:
