@@ -80,7 +80,8 @@ def terms(
     word_stems = stems([word for word, *_ in lookups])
     by_form = {term.form: term for term in _names(query.names, word_stems, frequency)}
     names = frozenset(by_form)
-    weights, others = ENGLISH, tuple[Form, ...]()
+    weights: Mapping[str, float] = ENGLISH
+    others: tuple[Form, ...]
     for (word, boost, most), stem in zip(lookups, word_stems, strict=True):
         if any_foreign:
             beginning = head(word)

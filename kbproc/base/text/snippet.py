@@ -84,6 +84,11 @@ def stems_in(text: str, terms: Sequence[str], in_parts: Sequence[str] = ()) -> f
     return frozenset([stem for _, _, stem in (*matches, *others)])
 
 
+def stems_sought(terms: Sequence[str]) -> frozenset[str]:
+    """Returns the stems by which terms are found, except those of scripts without spaces."""
+    return _sought(tuple(terms)).stems
+
+
 def beginnings(terms: Sequence[str]) -> Sequence[str]:
     """Returns beginnings of folded words: a text in ASCII without any of them holds no term."""
     return _sought(tuple(terms)).beginnings

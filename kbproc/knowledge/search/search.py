@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -57,6 +57,7 @@ if TYPE_CHECKING:
 _LOOKED_AT = 50  # hits of which some may be what the query is about
 # The least share of passages without vectors that an answer mentions.
 _NOTICEABLE = 0.01
+_NO_SNIPPET = Snippet("", [])
 _UNRANKED = Candidate(chunk_id=0, bm25=None, cosine=None, fts_rank=None, vector_rank=None)
 
 
@@ -167,7 +168,9 @@ def _answer(request: Request, embedded: EmbeddedQuery, centre: Centre) -> Search
     judge = Judge(request, ranking, passages, is_reread=bool(judgements))
     page = _probable(params, whole_page, names, judge)
     builder = _HitBuilder(request, ranking, passages, judge, judgements, names, changed)
-    hits = _with_conflicts(request, [builder.hit(id, fused) for id, fused in page], passages)
+    rows = request.rows([id for id, _ in page])
+    hits = [builder.hit(rows[id], fused) for id, fused in page]
+    hits = _with_conflicts(hits, rows, passages)
     best = judge.best()
     results = Results(
         query=params.query,
@@ -332,7 +335,8 @@ def _reread(
         return ranking, {}
     from kbproc.knowledge.search.rereading import reread  # imported late: few searches need it
 
-    ranked, judgements = request.valid(ranking.ranked[: request.depth]), {}
+    ranked = request.valid(ranking.ranked[: request.depth])
+    judgements: dict[int, Judgement] = {}
     rows, times = request.rows([id for id, _ in ranked]), ranking.question.times
     factor = times.factor if times else lambda id: 1.0
     try:
@@ -428,16 +432,21 @@ class Passages:
     def __init__(self, question: Question, centre: Centre = "densest") -> None:
         self._marked, self._in_parts = question.query.marked, question.query.in_parts
         self._centre = centre
-        self._best: dict[str, tuple[int, int] | None] = {}
+        self._snippets: dict[str, tuple[int, Snippet]] = {}  # the latest of each text
 
-    def snippet(self, text: str, chars: int = BEST_CHARS) -> Snippet:
-        excerpt = snippet(text, self._marked, chars, centre=self._centre, in_parts=self._in_parts)
-        self._best[text] = excerpt.best
+    def snippet(self, text: str, chars: int) -> Snippet:
+        length, excerpt = self._snippets.get(text, (0, _NO_SNIPPET))
+        if length != chars:
+            excerpt = snippet(
+                text, self._marked, chars, centre=self._centre, in_parts=self._in_parts
+            )
+            self._snippets[text] = chars, excerpt
         return excerpt
 
     def place(self, text: str) -> tuple[int, int] | None:
         """Returns start and end of the passage; None for a text without a word of the query."""
-        return self._best[text] if text in self._best else self.snippet(text).best
+        length, excerpt = self._snippets.get(text, (0, _NO_SNIPPET))  # of whatever length
+        return excerpt.best if length else self.snippet(text, BEST_CHARS).best
 
     def passage(self, text: str) -> str:
         """Returns the passage, or ""."""
@@ -548,9 +557,8 @@ class _HitBuilder(Struct, frozen=True):
     changed: dict[int, list[SourceChange]]
     described: set[str] = set()  # knowledge bases that hits have described
 
-    def hit(self, id: int, fused: fusion.Fused) -> Hit:
-        params, ranking = self.request.params, self.ranking
-        row = self.request.rows([id])[id]
+    def hit(self, row: HitRow, fused: fusion.Fused) -> Hit:
+        params, ranking, id = self.request.params, self.ranking, row.chunk_id
         excerpt = self.passages.snippet(row.text, params.snippet_chars)
         explain = self._explanation(id) if params.explain else msgspec.UNSET
         return hit_of(
@@ -603,9 +611,8 @@ class _HitBuilder(Struct, frozen=True):
         )
 
 
-def _with_conflicts(request: Request, hits: list[Hit], passages: Passages) -> list[Hit]:
+def _with_conflicts(hits: list[Hit], rows: Mapping[int, HitRow], passages: Passages) -> list[Hit]:
     """Returns the hits, of which some say that another gives another value."""
-    rows = request.rows([hit.chunk_id for hit in hits])
     by_chunk = conflicts(
         [
             DatedHit(
@@ -618,6 +625,8 @@ def _with_conflicts(request: Request, hits: list[Hit], passages: Passages) -> li
             for hit in hits
         ]
     )
+    if not by_chunk:
+        return hits
     return [
         replace(hit, conflicts=by_chunk[hit.chunk_id]) if hit.chunk_id in by_chunk else hit
         for hit in hits
@@ -630,8 +639,7 @@ def _moment(row: HitRow, hit: Hit) -> str | None:
     if row.type == ENTRY:
         return row.valid_from or row.created_at
     is_own = row.type == "note" or source.path is None
-    own = (source.said_at, source.modified_at, row.updated_at if is_own else None)
-    return next((moment for moment in own if isinstance(moment, str)), None)
+    return source.said_at or source.modified_at or (row.updated_at if is_own else None)
 
 
 def _shortened(
