@@ -432,7 +432,7 @@ class Passages:
     def __init__(self, question: Question, centre: Centre = "densest") -> None:
         self._marked, self._in_parts = question.query.marked, question.query.in_parts
         self._centre = centre
-        self._snippets: dict[str, tuple[int, Snippet]] = {}  # the latest of each text
+        self._snippets: dict[str, tuple[int, Snippet]] = {}  # text → the latest, and its length
 
     def snippet(self, text: str, chars: int) -> Snippet:
         length, excerpt = self._snippets.get(text, (0, _NO_SNIPPET))
@@ -445,7 +445,7 @@ class Passages:
 
     def place(self, text: str) -> tuple[int, int] | None:
         """Returns start and end of the passage; None for a text without a word of the query."""
-        length, excerpt = self._snippets.get(text, (0, _NO_SNIPPET))  # of whatever length
+        length, excerpt = self._snippets.get(text, (0, _NO_SNIPPET))
         return excerpt.best if length else self.snippet(text, BEST_CHARS).best
 
     def passage(self, text: str) -> str:

@@ -134,11 +134,13 @@ def _any_of(names: Iterable[str], *, before: str, after: str) -> Substitute:
 
     Its pattern takes any name, because one of a hundred names takes a millisecond to compile.
     """
-    known = frozenset(names)
-    name = re.compile(rf"{before}[a-z_]+(?:\.[a-z_]+)*{after}")
+    all_names = frozenset(names)
+    any_name = re.compile(rf"{before}[a-z_]+(?:\.[a-z_]+)*{after}")
 
     def substitute(substitute_of: Callable[[re.Match[str]], str], text: str) -> str:
-        return name.sub(lambda match: substitute_of(match) if match[0] in known else match[0], text)
+        return any_name.sub(
+            lambda match: substitute_of(match) if match[0] in all_names else match[0], text
+        )
 
     return substitute
 
