@@ -24,6 +24,8 @@ from kbproc.engine.events.kb import KbCreated
 from kbproc.engine.log.record import Position
 from kbproc.engine.projections.catalog.catalog import Catalog
 from kbproc.engine.projections.catalog.filters import DocumentFilter
+from kbproc.engine.projections.catalog.queries import Queries
+from kbproc.engine.projections.catalog.reader import Sight
 from kbproc.engine.projections.catalog.rows import IndexRow
 from kbproc.engine.projections.fulltext.search import FullTextSnapshot
 from kbproc.engine.sources.blobs import digest
@@ -761,6 +763,30 @@ def test_a_read_keeps_the_index_that_it_began_with(session: Session) -> None:
         assert snapshot.fulltext is before
     with session.store.searching() as snapshot:
         assert snapshot.fulltext is not before
+
+
+def test_a_fact_is_read_once_for_a_position_and_a_sight(session: Session) -> None:
+    fill(session, 2)
+    reads: list[Sight] = []
+
+    def count(queries: Queries) -> int:
+        reads.append(queries.sight)
+        return queries.chunk_total()
+
+    def chunks(sight: Sight | None = None) -> int:
+        with session.store.reading_as(sight) as snapshot:
+            return snapshot.fact("chunks", count)
+
+    before = chunks()
+    assert chunks() == before > 0
+    assert len(reads) == 1
+    assert (chunks(Sight(kbs=("unknown",))), chunks()) == (0, before)
+    assert len(reads) == 2
+    with session.store.reading() as earlier:
+        session.data("doc.create", title="New", text="x")
+        assert chunks() == before + 1
+        assert earlier.fact("chunks", count) == before
+        assert chunks() == before + 1
 
 
 def test_an_index_that_can_not_be_committed(

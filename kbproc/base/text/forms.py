@@ -17,7 +17,7 @@ from kbproc.base.text.stems import head, stems
 ENGLISH = {"stem": 1.0, "word": 0.25}
 STEMMED = {"stem": 1.0, "word": 0.25, "head": 0.25}
 UNSTEMMED = {"stem": 0.25, "word": 0.25, "head": 1.0}
-_FIELDS = ("stem", "word", "head", "name", "file", "folder")
+_ORDER = {"stem": 0, "word": 1, "head": 2, "name": 3, "file": 4, "folder": 5}
 # The weight of a name as a whole, beside its parts in any order: of a code or a number, and of a
 # compound, because many compounds say no more than their parts.
 NAME, COMPOUND = 1.0, 0.4
@@ -70,7 +70,7 @@ def terms(
     foreign = is_foreign(query.all_words) if any_foreign else False
 
     def weights_of(word: str, stem: str, beginning: str) -> Mapping[str, float]:
-        if any_foreign and is_other_script(word):
+        if is_other_script(word):
             return STEMMED
         if foreign or (foreign is None and is_in_foreign(stem, beginning)):
             return UNSTEMMED
@@ -80,10 +80,16 @@ def terms(
     word_stems = stems([word for word, *_ in lookups])
     by_form = {term.form: term for term in _names(query.names, word_stems, frequency)}
     names = frozenset(by_form)
+    weights: Mapping[str, float] = ENGLISH
+    others: tuple[Form, ...]
     for (word, boost, most), stem in zip(lookups, word_stems, strict=True):
-        forms = {"stem": stem, "word": word, "head": head(word) if any_foreign else ""}
-        weights = weights_of(word, stem, forms["head"])
-        others = tuple((field, forms[field]) for field in weights if forms[field])
+        if any_foreign:
+            beginning = head(word)
+            weights = weights_of(word, stem, beginning)
+            forms = {"stem": stem, "word": word, "head": beginning}
+            others = tuple([(field, forms[field]) for field in weights if forms[field]])
+        else:
+            others = (("stem", stem), ("word", word))
         elsewhere = [f for f in _ELSEWHERE if frequency(f, stem) and (f, stem) not in names]
         whole = fsum(weights[field] for field, _ in others) if elsewhere else 0.0
         if elsewhere and not any(frequency(*form) for form in others):
@@ -91,21 +97,22 @@ def terms(
         else:
             reach = 0.0
         for field, form in others:
-            _add(by_form, Term(field, form, weights[field] * boost, weights[field] * most))
+            weight = weights[field]
+            _add(by_form, Term(field, form, weight * boost, weight * most))
         for field in elsewhere:
             weight = _ELSEWHERE[field] * whole * boost
             _add(by_form, Term(field, stem, weight, reach, others, instead=True))
             others, reach = others or ((field, stem),), 0.0
     # 32-bit sums depend on their order, so fields are added in a fixed one.
-    return sorted(by_form.values(), key=lambda term: _FIELDS.index(term.field))
+    return sorted(by_form.values(), key=lambda term: _ORDER[term.field])
 
 
 def _add(by_form: dict[Form, Term], term: Term) -> None:
     """Adds a term, or its weight to the term that is there already."""
-    same = by_form.get(term.form)
-    if same is not None:
+    form = term.field, term.word
+    if (same := by_form.get(form)) is not None:
         term = replace(same, boost=same.boost + term.boost, most=same.most + term.most)
-    by_form[term.form] = term
+    by_form[form] = term
 
 
 def _names(

@@ -84,6 +84,11 @@ def stems_in(text: str, terms: Sequence[str], in_parts: Sequence[str] = ()) -> f
     return frozenset([stem for _, _, stem in (*matches, *others)])
 
 
+def stems_sought(terms: Sequence[str]) -> frozenset[str]:
+    """Returns the stems by which terms are found, except those of scripts without spaces."""
+    return _sought(tuple(terms)).stems
+
+
 def beginnings(terms: Sequence[str]) -> Sequence[str]:
     """Returns beginnings of folded words: a text in ASCII without any of them holds no term."""
     return _sought(tuple(terms)).beginnings
@@ -285,10 +290,8 @@ def _densest(matches: Sequence[_WordMatch], room: int) -> tuple[int, int]:
 def _tight(matches: Sequence[_WordMatch], span: tuple[int, int]) -> tuple[int, int]:
     """Returns the range without leading words that occur again in it."""
     first, last = span
-    inside = [(start, word) for start, end, word in matches if first <= start and end <= last]
-    final = {word: start for start, word in inside}
-    starts = (start for start, word in inside if final[word] == start)
-    return next(starts, first), last
+    final = {word: start for start, end, word in matches if first <= start and end <= last}
+    return min(final.values(), default=first), last
 
 
 def _start(text: str, at: int, limit: int) -> int:

@@ -7,10 +7,11 @@ of a text follows from its tokens per letter.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from msgspec import Struct
+
+from kbproc.base.patterns import lazy
 
 # Tokens per five letters up to which the factor is 1, and at which it is a tenth. The default model
 # has .9 for English, 1.1 for questions of medicine, 1.6 for German and 2.0 for Turkish, in which
@@ -34,7 +35,7 @@ _FIVE = 5
 # Characters of a text that are counted: enough for a good estimate, and never slow.
 SAMPLE_CHARS = 600
 
-_WORD = re.compile(r"[A-Za-z]+|[^\W\d_]+")
+_WORD = lazy(r"[A-Za-z]+|[^\W\d_]+")
 
 
 class Limits(Struct, frozen=True):

@@ -11,10 +11,10 @@ import contextlib
 import errno
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import AbstractContextManager
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from kbproc.engine.projections.vectors.search import VectorSnapshot
     from kbproc.engine.store.model import Model
 
+T = TypeVar("T")
 _PATIENCE_S = 5.0  # for reads while a store is closed; a read takes milliseconds
 _logger = logging.getLogger(__name__)
 
@@ -63,6 +64,7 @@ class Readers:
     def __init__(self, catalog: Catalog) -> None:
         self.catalog = catalog
         self.lists = DocumentLists()
+        self._facts: tuple[int, dict[Hashable, Any]] = -1, {}  # a position, and facts at it
         self._idle: list[Queries] = []
         self._lent_count = 0
         self._retired = self._is_closing = False
@@ -94,6 +96,18 @@ class Readers:
                 return
         queries.close()
         self._close_if_unused()
+
+    def fact(self, name: Hashable, read: Callable[[Queries], T], queries: Queries, seq: int) -> T:
+        """Returns what `read` returns of the catalog at `seq`; it reads once for all of a Sight."""
+        position, facts = self._facts
+        if position != seq:
+            facts = {}
+            self._facts = seq, facts  # both at once, because threads share them
+        key = queries.sight, name
+        if key not in facts:
+            facts[key] = read(queries)
+        result: T = facts[key]
+        return result
 
     def retire(self) -> None:
         with self._lock:
@@ -131,7 +145,7 @@ class Snapshot:
         """Takes the store's state. The caller holds the publishing lock."""
         queries.begin()
         self.queries = queries
-        self._lists = store.readers.lists
+        self._readers = store.readers
         self.sight = sight
         self.published = store.published
         self.model = store.model
@@ -163,7 +177,13 @@ class Snapshot:
 
     def document_ids(self, filter: DocumentFilter) -> Ids:
         """Returns the sorted ids of the documents that meet a filter without a moment."""
-        return self._lists.ids(self.queries, filter, self.seq)
+        return self._readers.lists.ids(self.queries, filter, self.seq)
+
+    def fact(self, name: Hashable, read: Callable[[Queries], T]) -> T:
+        """Returns what `read` returns of the catalog, which is the same for later snapshots of this
+        position and Sight.
+        """
+        return self._readers.fact(name, read, self.queries, self.seq)
 
     def use(self, indexed: Indexed | None) -> None:
         """Takes an index that was committed from this snapshot's catalog."""

@@ -14,7 +14,7 @@ import re
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Literal, Protocol
+from typing import Annotated, Protocol
 
 from msgspec import Meta, Struct
 from msgspec.structs import replace
@@ -32,6 +32,7 @@ from kbproc.engine.projections.catalog.queries import Queries
 from kbproc.engine.projections.catalog.rows import DocumentRow, anchors_of
 from kbproc.engine.sources.blobs import digest
 from kbproc.knowledge.documents import moves
+from kbproc.knowledge.documents.document import Change, SourceChange
 
 MOST_SOURCES = 100
 _MOST_BYTES = 64 << 20
@@ -65,25 +66,6 @@ DerivedFrom = Annotated[
         "marked once one of them has changed",
     ),
 ]
-Change = Literal["changed", "gone", "superseded", "reverted"]
-
-
-class SourceChange(Struct, kw_only=True, frozen=True, omit_defaults=True):
-    """A source that is no longer as it was when the entry was derived from it.
-
-    `cite`: the source in words. `was_revision`: the document's revision then; `revision`: its
-    revision now, the same where only its file has changed. Lines are those of then.
-    """
-
-    change: Change
-    cite: str
-    document_id: int | None = None
-    was_revision: int | None = None
-    revision: int | None = None
-    path: str | None = None
-    start_line: int | None = None
-    end_line: int | None = None
-    commit: str | None = None
 
 
 class Anchored(Protocol):
@@ -286,17 +268,6 @@ def _cite(anchor: Anchor, row: DocumentRow | None, change: Change) -> str:
     if row is None or change != "changed" or anchor.revision in {None, row.revision}:
         return cite
     return f"{cite}, revision {row.revision} instead of {anchor.revision}"
-
-
-def places_of(anchors: Iterable[Anchor]) -> list[str]:
-    """Returns the files and commits, as a writer names them."""
-    return [
-        f"commit:{one.commit}"
-        if one.commit is not None
-        else f"{one.path}{'' if one.start_line is None else f':{one.start_line}-{one.end_line}'}"
-        for one in anchors
-        if one.path is not None
-    ]
 
 
 # ---------------------------------------------------------------------- making

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, Literal
 
 import msgspec
@@ -12,6 +13,7 @@ from kbproc.base.structs import common_members
 from kbproc.base.text.passage import passage
 from kbproc.base.values import Scalar
 from kbproc.base.wording import there_is_no
+from kbproc.engine.events.entry import Anchor
 from kbproc.engine.events.origin import Origin
 from kbproc.engine.projections.catalog.rows import ChunkRow, DocumentRow, marks_of
 from kbproc.engine.store.model import IndexStatus, Model
@@ -50,6 +52,38 @@ class Source(Struct, kw_only=True, frozen=True):
     url: str | None = None
     source_id: str | None = None
     ocr: bool | UnsetType = UNSET
+
+
+Change = Literal["changed", "gone", "superseded", "reverted"]
+
+
+class SourceChange(Struct, kw_only=True, frozen=True, omit_defaults=True):
+    """A source that is no longer as it was when the entry was derived from it.
+
+    `cite`: the source in words. `was_revision`: the document's revision then; `revision`: its
+    revision now, the same where only its file has changed. Lines are those of then.
+    """
+
+    change: Change
+    cite: str
+    document_id: int | None = None
+    was_revision: int | None = None
+    revision: int | None = None
+    path: str | None = None
+    start_line: int | None = None
+    end_line: int | None = None
+    commit: str | None = None
+
+
+def places_of(anchors: Iterable[Anchor]) -> list[str]:
+    """Returns the files and commits, as a writer names them."""
+    return [
+        f"commit:{one.commit}"
+        if one.commit is not None
+        else f"{one.path}{'' if one.start_line is None else f':{one.start_line}-{one.end_line}'}"
+        for one in anchors
+        if one.path is not None
+    ]
 
 
 Unread = Annotated[

@@ -28,7 +28,7 @@ from kbproc.engine.projections.catalog.rows import EntryRow, anchors_of
 from kbproc.engine.store.model import IndexStatus, Model
 from kbproc.engine.store.target import Target
 from kbproc.knowledge.documents import trust
-from kbproc.knowledge.documents.anchors import SourceChange, places_of
+from kbproc.knowledge.documents.document import SourceChange, places_of
 
 MAX_BODY = 32_000
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -83,11 +84,7 @@ def kbs_of(kb: Kbs | None) -> list[str] | None:
 def filter_of(selection: Any, **more: Any) -> DocumentFilter:
     """Returns the filter of params that have (some of) Selection's members; tags are normalised."""
 
-    members = {
-        name: getattr(selection, name)
-        for name in DocumentFilter.__struct_fields__
-        if hasattr(selection, name)
-    }
+    members = {name: getattr(selection, name) for name in _conditions_in(selection.__class__)}
     source_id = getattr(selection, "source_id", None)
     members["source_ids"] = None if source_id is None else [source_id]
     members["kbs"] = kbs_of(getattr(selection, "kb", None))
@@ -102,6 +99,12 @@ def filter_of(selection: Any, **more: Any) -> DocumentFilter:
     elif "valid_at" not in more:
         members.pop("valid_at", None)
     return DocumentFilter(**{**members, **_moments(selection), **more})
+
+
+@cache
+def _conditions_in(kind: type) -> list[str]:
+    """Returns the conditions of a DocumentFilter that params of this kind have as members."""
+    return [name for name in DocumentFilter.__struct_fields__ if hasattr(kind, name)]
 
 
 def session_filter_of(selection: Any, *, text: str | None = None) -> SessionFilter:

@@ -21,7 +21,7 @@ from kbproc.base.text.query import Query
 from kbproc.engine.events.document import CONVERSATION
 from kbproc.engine.events.origin import PERSON
 from kbproc.engine.projections.catalog.rows import HitRow
-from kbproc.knowledge.search.fusion import Fused, ordered
+from kbproc.knowledge.search.fusion import Ranked, ordered
 
 # Chosen on two thirds of LoCoMo's questions: `python -m bench.conversations`.
 _OF_QUESTION = 0.3  # the part of a question's score that is added to its answer's
@@ -39,7 +39,6 @@ _OTHERS_ANSWER = 0.05
 _FEWEST = 10
 # A speaker stands before a message; see engine.sources.parse.conversation.
 _SPEAKER = re.compile(r"(?:\A|\n\n)([^\n:]{1,60}): ")
-Ranked = list[tuple[int, Fused]]
 RowsOf = Callable[[Iterable[int]], Mapping[int, HitRow]]
 # A question's subject and a possessor: nothing else with a capital is so surely somebody. Of 1,540
 # questions that LoCoMo answers, one has one that no text holds, and that is mistyped.

@@ -87,6 +87,9 @@ class Fused(Struct, frozen=True):
         return Fused(round((fts or 0.0) + (vector or 0.0), PLACES), fts, vector)
 
 
+Ranked = list[tuple[int, Fused]]
+
+
 def blend(
     cosine: float | None,
     bm25: float | None,

@@ -20,22 +20,21 @@ from kbproc.base.wording import plural
 from kbproc.engine.events.document import CONVERSATION
 from kbproc.engine.events.origin import Origin
 from kbproc.engine.models.calibration import UNSCALED, Scale
-from kbproc.engine.models.fluency import Fluency
 from kbproc.engine.projections.catalog.rows import HitRow, marks_of
-from kbproc.knowledge.documents import moves
-from kbproc.knowledge.documents.anchors import SourceChange
+from kbproc.knowledge.documents.document import SourceChange
 from kbproc.knowledge.documents.entry import status_in_words
 from kbproc.knowledge.search import fusion
 from kbproc.knowledge.search.candidates import Candidate
 from kbproc.knowledge.search.conflicts import Conflict
 from kbproc.knowledge.search.probability import Confidence, Evidence
-from kbproc.knowledge.search.rereading import Judgement
-from kbproc.knowledge.search.stress import Stress
 from kbproc.knowledge.search.times import TimeFactor, said_in
 from kbproc.knowledge.search.turns import TurnHit, turn_layout
 
 if TYPE_CHECKING:
+    from kbproc.engine.models.fluency import Fluency
     from kbproc.knowledge.search.conversations import SpeechFactor
+    from kbproc.knowledge.search.rereading import Judgement
+    from kbproc.knowledge.search.stress import Stress
 
 SECTION = "§ "  # before a section in a cite
 
@@ -164,7 +163,12 @@ class ResultsBeside(Results, kw_only=True, frozen=True):
 
 def with_gone_files(results: Results) -> Results:
     """Returns the results, of which hits say where their files are gone now."""
-    gone_paths = moves.vanished(hit.source.path for hit in results.results if hit.source.path)
+    file_paths = [hit.source.path for hit in results.results if hit.source.path]
+    if not file_paths:
+        return results
+    from kbproc.knowledge.documents import moves  # not above: a store of texts needs none
+
+    gone_paths = moves.vanished(file_paths)
     if not gone_paths:
         return results
     hits = [

@@ -25,8 +25,8 @@ from msgspec.structs import astuple, replace
 from kbproc.base.text.analysis import is_unspaced, words
 from kbproc.base.text.names import names
 from kbproc.base.text.query import Query
-from kbproc.base.text.snippet import stems_in
-from kbproc.base.text.stems import head, plurals, stem_of, stems
+from kbproc.base.text.snippet import stems_in, stems_sought
+from kbproc.base.text.stems import head, plurals, stem_of
 from kbproc.knowledge.search.fusion import PLACES
 
 if TYPE_CHECKING:
@@ -167,7 +167,7 @@ class QueryWords:
         """
         forms = {word.form for word in self._words}
         is_plain = not (self._has_heads or self._has_pairs)
-        return query.marked if is_plain and forms <= {*stems(query.marked)} else ()
+        return query.marked if is_plain and forms <= stems_sought(query.marked) else ()
 
     def evidence(
         self,

@@ -6,7 +6,7 @@ weights from the question and what words find, the pool from the weights, the or
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -14,7 +14,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from kbproc.base.errors import KbprocError
-from kbproc.base.text.likeness import unlike
 from kbproc.base.text.query import Query, parse_query
 from kbproc.engine.events.document import CONVERSATION
 from kbproc.engine.models.fluency import FLUENT, Fluency
@@ -24,7 +23,7 @@ from kbproc.engine.projections.restriction import Restriction
 from kbproc.engine.store.model import Model
 from kbproc.engine.store.snapshot import Snapshot
 from kbproc.engine.store.state import State
-from kbproc.knowledge.documents.anchors import SourceChange, Sources
+from kbproc.knowledge.documents.document import SourceChange
 from kbproc.knowledge.search import fusion
 from kbproc.knowledge.search.candidates import (
     Candidate,
@@ -35,6 +34,7 @@ from kbproc.knowledge.search.candidates import (
     pool_size,
     restriction_of,
 )
+from kbproc.knowledge.search.fusion import Ranked
 from kbproc.knowledge.search.params import Search
 from kbproc.knowledge.search.probability import LEAST_SCORE
 from kbproc.knowledge.search.reading import (
@@ -44,17 +44,18 @@ from kbproc.knowledge.search.reading import (
     read,
     without_exclusions,
 )
-from kbproc.knowledge.search.rereading import Ranked
-from kbproc.knowledge.search.stress import Parts, Stress, between, stressed
 from kbproc.knowledge.search.times import TIMED_TYPES, Times
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from kbproc.engine.projections.catalog.queries import Queries
     from kbproc.engine.projections.fulltext.search import FullTextHits
     from kbproc.engine.projections.vectors.search import VectorSnapshot
+    from kbproc.knowledge.documents.anchors import Sources
     from kbproc.knowledge.search.conversations import Conversations
+    from kbproc.knowledge.search.stress import Stress
 
     Vector = NDArray[np.float32]
 
@@ -94,8 +95,8 @@ class Request(Struct, frozen=True, kw_only=True):
     """A search over one snapshot.
 
     `now`: the moment at which entries must be valid. `vectors`: None where the search needs none.
-    `depth`: the number of ranked hits to find. `sources`: what entries were derived from;
-    None where that is not compared.
+    `depth`: the number of ranked hits to find. `sources`: returns what entries were
+    derived from; None where that is not compared.
     """
 
     state: State
@@ -106,7 +107,7 @@ class Request(Struct, frozen=True, kw_only=True):
     depth: int
     vectors: VectorSnapshot | None
     rows: RowReader
-    sources: Sources | None
+    sources: Callable[[Queries], Sources] | None
 
     def is_valid(self, row: HitRow) -> bool:
         """Returns whether an entry holds at the moment of the search; other documents always do."""
@@ -123,7 +124,11 @@ class Request(Struct, frozen=True, kw_only=True):
 
     def changed(self, ranked: Ranked) -> dict[int, list[SourceChange]]:
         """Returns hit → what it was derived from and is no longer as it was then."""
-        return self.sources.changes(self.rows([id for id, _ in ranked])) if self.sources else {}
+        rows = self.rows([id for id, _ in ranked])
+        derived = {id: row for id, row in rows.items() if row.anchors is not None}
+        if self.sources is None or not derived:
+            return {}
+        return self.sources(self.snapshot.queries).changes(derived)
 
 
 # ---------------------------------------------------------------------- question
@@ -176,6 +181,8 @@ def question_of(request: Request, embedded: EmbeddedQuery, notice: list[str]) ->
     conversations = _conversations(request, query)
     stress, vector = _stress(request, query, meaning, restriction), meaning.vector
     if stress is not None:
+        from kbproc.knowledge.search.stress import between, stressed
+
         query = stressed(snapshot.fulltext, query, stress)
         if vector is not None:
             vector = between(vector, snapshot.model.query_vector(stress.sentence)[0])
@@ -241,13 +248,17 @@ def _conversations(request: Request, query: Query) -> Conversations | None:
     """Returns the factors of conversations; None if there are surely none among the hits."""
     types = request.filter.types
     may_be_hits = request.params.fusion == "blend" and (types is None or CONVERSATION in types)
-    if not (may_be_hits and request.snapshot.queries.count(_OF_CONVERSATIONS)):
+    if not (may_be_hits and request.snapshot.fact("conversations", _count_conversations)):
         return None
     from kbproc.knowledge.search.conversations import Conversations, people_in  # few stores need it
 
     names = people_in(request.params.query) - dict(query.instead).keys()
     names_stranger = bool(names) and _has_stranger(request.snapshot, query, names)
     return Conversations(query, request.params.limit, request.rows, names_stranger=names_stranger)
+
+
+def _count_conversations(queries: Queries) -> int:
+    return queries.count(_OF_CONVERSATIONS)
 
 
 def _has_stranger(snapshot: Snapshot, query: Query, names: Iterable[str]) -> bool:
@@ -266,6 +277,8 @@ def _stress(
     """Returns the sentence of a long query that asks, as in a mail; it gets half of the weight."""
     if len(query.all_words) <= LONG:
         return None
+    from kbproc.knowledge.search.stress import Parts  # imported late: few queries are so long
+
     mode, snapshot = meaning.mode, request.snapshot
     parts = Parts(
         fulltext=snapshot.fulltext,
@@ -472,6 +485,8 @@ def _thin(request: Request, ranked: Ranked) -> tuple[Ranked, dict[int, list[int]
         ranked = list(_at_most_each(ranked, owners, params.per_document))
     if not params.distinct:
         return ranked, repeated
+    from kbproc.base.text.likeness import unlike  # imported late: few searches need it
+
     texts = ((id, rows[id].text) for id, _ in ranked if id in rows)
     distinct_ids = set(islice(unlike(texts, repeated), request.depth + 1))
     return [entry for entry in ranked if entry[0] in distinct_ids], repeated

@@ -10,8 +10,7 @@ from kbproc.base.errors import KbprocError
 from kbproc.engine.models.reranking.reranker import Reranker
 from kbproc.engine.projections.catalog.rows import HitRow
 from kbproc.knowledge.search import fusion
-
-Ranked = list[tuple[int, fusion.Fused]]
+from kbproc.knowledge.search.fusion import Ranked
 
 
 class Judgement(Struct, frozen=True, kw_only=True):

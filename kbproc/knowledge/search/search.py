@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -20,10 +20,11 @@ from kbproc.engine.projections.catalog.rows import HitRow
 from kbproc.engine.store.snapshot import Snapshot
 from kbproc.engine.store.state import Freshness, State
 from kbproc.knowledge.documents import lookup, selection
-from kbproc.knowledge.documents.anchors import SourceChange, Sources
+from kbproc.knowledge.documents.document import SourceChange
 from kbproc.knowledge.search import fusion
 from kbproc.knowledge.search.candidates import Candidate
 from kbproc.knowledge.search.conflicts import ENTRY, DatedHit, conflicts
+from kbproc.knowledge.search.fusion import Ranked
 from kbproc.knowledge.search.hints import SearchHints
 from kbproc.knowledge.search.hits import Hit, Results, StandingInstruction, explanation, hit_of
 from kbproc.knowledge.search.params import Search
@@ -41,7 +42,6 @@ from kbproc.knowledge.search.ranking import (
     ranking_of,
     ranking_without_exclusions,
 )
-from kbproc.knowledge.search.rereading import Judgement, Ranked, reorder, require, reread
 
 if TYPE_CHECKING:
     import numpy as np
@@ -49,11 +49,14 @@ if TYPE_CHECKING:
 
     from kbproc.engine.projections.catalog.queries import Queries
     from kbproc.engine.projections.fulltext.search import FullTextHits
+    from kbproc.knowledge.documents.anchors import Sources
+    from kbproc.knowledge.search.rereading import Judgement
     from kbproc.knowledge.search.subject import Subject
 
 _LOOKED_AT = 50  # hits of which some may be what the query is about
 # The least share of passages without vectors that an answer mentions.
 _NOTICEABLE = 0.01
+_NO_SNIPPET = Snippet("", [])
 _UNRANKED = Candidate(chunk_id=0, bm25=None, cosine=None, fts_rank=None, vector_rank=None)
 
 
@@ -115,7 +118,7 @@ def run(
                 depth=_depth(state, params),
                 vectors=snapshot.vectors if needs_vectors else None,
                 rows=RowReader(snapshot),
-                sources=None if sources is None else sources(snapshot.queries),
+                sources=sources,
             )
             return _answer(request, embedded, centre)
 
@@ -164,7 +167,9 @@ def _answer(request: Request, embedded: EmbeddedQuery, centre: Centre) -> Search
     judge = Judge(request, ranking, passages, is_reread=bool(judgements))
     page = _probable(params, whole_page, names, judge)
     builder = _HitBuilder(request, ranking, passages, judge, judgements, names, changed)
-    hits = _with_conflicts(request, [builder.hit(id, fused) for id, fused in page], passages)
+    rows = request.rows([id for id, _ in page])
+    hits = [builder.hit(rows[id], fused) for id, fused in page]
+    hits = _with_conflicts(hits, rows, passages)
     best = judge.best()
     results = Results(
         query=params.query,
@@ -193,6 +198,8 @@ def _answer(request: Request, embedded: EmbeddedQuery, centre: Centre) -> Search
 def _require(request: Request) -> None:
     """Raises what a param requests in vain: a cross-encoder, or a knowledge base."""
     if request.params.fusion == "rerank":
+        from kbproc.knowledge.search.rereading import require
+
         require(request.state.reranker)
     if request.params.kb is not None:
         lookup.require_kbs(request.snapshot.kbs, request.params.kb)
@@ -221,13 +228,13 @@ def _is_embedded(snapshot: Snapshot, pending: int, notice: list[str]) -> bool:
 
 def _standing(request: Request, hits: list[Hit]) -> list[StandingInstruction]:
     """Returns the standing instructions that bear on the query, with the first page only."""
-    types, queries = request.filter.types, request.snapshot.queries
+    types, snapshot = request.filter.types, request.snapshot
     may_be_some = not request.params.offset and (types is None or CONVERSATION in types)
-    if not (may_be_some and queries.has_standing()):
+    if not (may_be_some and snapshot.fact("standing", lambda queries: queries.has_standing())):
         return []
     from kbproc.knowledge.search import instruction  # imported late: few stores need it
 
-    return instruction.bearing(queries, request.params, request.filter, hits)
+    return instruction.bearing(snapshot.queries, request.params, request.filter, hits)
 
 
 # ---------------------------------------------------------------------- successors
@@ -325,7 +332,10 @@ def _reread(
         return _reread_doubtful(request, ranking, notice)
     if not ranking.ranked:
         return ranking, {}
-    ranked, judgements = request.valid(ranking.ranked[: request.depth]), dict[int, Judgement]()
+    from kbproc.knowledge.search.rereading import reread  # imported late: few searches need it
+
+    ranked = request.valid(ranking.ranked[: request.depth])
+    judgements: dict[int, Judgement] = {}
     rows, times = request.rows([id for id, _ in ranked]), ranking.question.times
     factor = times.factor if times else lambda id: 1.0
     try:
@@ -354,6 +364,8 @@ def _reread_doubtful(
         return ranking, {}
     if Judge(request, ranking, Passages(question)).best().level == "likely":
         return ranking, {}
+    from kbproc.knowledge.search.rereading import reorder
+
     ranked = request.valid(ranking.ranked[: state.reranker.candidates])
     rows, times = request.rows([id for id, _ in ranked]), question.times
     factor = times.factor if times else lambda id: 1.0
@@ -419,16 +431,21 @@ class Passages:
     def __init__(self, question: Question, centre: Centre = "densest") -> None:
         self._marked, self._in_parts = question.query.marked, question.query.in_parts
         self._centre = centre
-        self._best: dict[str, tuple[int, int] | None] = {}
+        self._snippets: dict[str, tuple[int, Snippet]] = {}  # text → the latest, and its length
 
-    def snippet(self, text: str, chars: int = BEST_CHARS) -> Snippet:
-        excerpt = snippet(text, self._marked, chars, centre=self._centre, in_parts=self._in_parts)
-        self._best[text] = excerpt.best
+    def snippet(self, text: str, chars: int) -> Snippet:
+        length, excerpt = self._snippets.get(text, (0, _NO_SNIPPET))
+        if length != chars:
+            excerpt = snippet(
+                text, self._marked, chars, centre=self._centre, in_parts=self._in_parts
+            )
+            self._snippets[text] = chars, excerpt
         return excerpt
 
     def place(self, text: str) -> tuple[int, int] | None:
         """Returns start and end of the passage; None for a text without a word of the query."""
-        return self._best[text] if text in self._best else self.snippet(text).best
+        length, excerpt = self._snippets.get(text, (0, _NO_SNIPPET))
+        return excerpt.best if length else self.snippet(text, BEST_CHARS).best
 
     def passage(self, text: str) -> str:
         """Returns the passage, or ""."""
@@ -533,9 +550,8 @@ class _HitBuilder(Struct, frozen=True):
     changed: dict[int, list[SourceChange]]
     described: set[str] = set()  # knowledge bases that hits have described
 
-    def hit(self, id: int, fused: fusion.Fused) -> Hit:
-        params, ranking = self.request.params, self.ranking
-        row = self.request.rows([id])[id]
+    def hit(self, row: HitRow, fused: fusion.Fused) -> Hit:
+        params, ranking, id = self.request.params, self.ranking, row.chunk_id
         excerpt = self.passages.snippet(row.text, params.snippet_chars)
         explain = self._explanation(id) if params.explain else msgspec.UNSET
         return hit_of(
@@ -564,7 +580,7 @@ class _HitBuilder(Struct, frozen=True):
         if slug in self.described:
             return None
         self.described.add(slug)
-        row = self.request.snapshot.queries.kb(slug)
+        row = self.request.snapshot.fact(("kb", slug), lambda queries: queries.kb(slug))
         return (row.description or None) if row is not None else None
 
     def _explanation(self, id: int) -> dict[str, Any]:
@@ -588,9 +604,8 @@ class _HitBuilder(Struct, frozen=True):
         )
 
 
-def _with_conflicts(request: Request, hits: list[Hit], passages: Passages) -> list[Hit]:
+def _with_conflicts(hits: list[Hit], rows: Mapping[int, HitRow], passages: Passages) -> list[Hit]:
     """Returns the hits, of which some say that another gives another value."""
-    rows = request.rows([hit.chunk_id for hit in hits])
     by_chunk = conflicts(
         [
             DatedHit(
@@ -603,6 +618,8 @@ def _with_conflicts(request: Request, hits: list[Hit], passages: Passages) -> li
             for hit in hits
         ]
     )
+    if not by_chunk:
+        return hits
     return [
         replace(hit, conflicts=by_chunk[hit.chunk_id]) if hit.chunk_id in by_chunk else hit
         for hit in hits
@@ -615,8 +632,7 @@ def _moment(row: HitRow, hit: Hit) -> str | None:
     if row.type == ENTRY:
         return row.valid_from or row.created_at
     is_own = row.type == "note" or source.path is None
-    own = (source.said_at, source.modified_at, row.updated_at if is_own else None)
-    return next((moment for moment in own if isinstance(moment, str)), None)
+    return source.said_at or source.modified_at or (row.updated_at if is_own else None)
 
 
 def _shortened(

@@ -16,8 +16,7 @@ from kbproc.engine.projections.catalog.rows import HitRow
 from kbproc.engine.projections.restriction import Restriction
 from kbproc.engine.store.snapshot import Snapshot
 from kbproc.knowledge.search.candidates import restriction_of
-from kbproc.knowledge.search.fusion import Fused, ordered
-from kbproc.knowledge.search.rereading import Ranked
+from kbproc.knowledge.search.fusion import Fused, Ranked, ordered
 
 MOST = 3  # chunks of superseded entries that are looked at
 

@@ -22,6 +22,7 @@ from kbproc.engine.store.model import IndexStatus
 from kbproc.knowledge.agents.quotas import check_quota
 from kbproc.knowledge.documents import anchors, entry, lookup, review, revision, trust
 from kbproc.knowledge.documents.content import content_of_text
+from kbproc.knowledge.documents.document import places_of
 from kbproc.knowledge.documents.entry import TaskRef
 from kbproc.knowledge.search.similar import Similar, similar
 from kbproc.methods.calls.call import Call
@@ -236,7 +237,7 @@ def _entry_after(
         derived_from=facts.derived_from,
         valid_from=facts.valid_from or UNSET,
         valid_to=facts.valid_to or UNSET,
-        places=anchors.places_of(facts.anchors) or UNSET,
+        places=places_of(facts.anchors) or UNSET,
         review_after=facts.review_after,
         similar=similar,
         aliases=event.aliases,

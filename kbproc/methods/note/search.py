@@ -16,7 +16,7 @@ from kbproc.engine.projections.catalog.reader import NOTES
 from kbproc.engine.projections.catalog.rows import DocumentRow
 from kbproc.knowledge.agents.notes import note
 from kbproc.knowledge.agents.notes.note import AgentSlug
-from kbproc.knowledge.documents.anchors import SourceChange
+from kbproc.knowledge.documents.document import SourceChange
 from kbproc.knowledge.documents.trust import MinTrust
 from kbproc.knowledge.search.hits import Hit, title_of
 from kbproc.knowledge.search.params import (

@@ -24,7 +24,6 @@ from kbproc.engine.store.folder import require_store
 from kbproc.methods.calls.flags import BULK, SHELL_BYTES, Described, argv_of
 from kbproc.surfaces.shell.params import fill
 from kbproc.surfaces.shell.printing.formats import Output, write_bytes
-from kbproc.surfaces.shell.waiting import EmbeddingWait
 
 if TYPE_CHECKING:
     from kbproc.methods.calls.method import Method
@@ -372,6 +371,8 @@ class _MethodCommand:
 
     def _embed_the_rest(self, after_seq: int) -> None:
         """Embeds the chunks that this command has written, not those of other commands."""
+        from kbproc.surfaces.shell.waiting import EmbeddingWait  # not above: few commands wait
+
         waiting = EmbeddingWait(self._output)
         pending = self._command.drain(after_seq, waiting.progress, self._deadline)
         # Without a model, the note would follow each small write.

@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from kbproc.base.errors import ERRORS
+from kbproc.base.patterns import lazy
 from kbproc.base.suggest import closest, did_you_mean
 from kbproc.base.times import INSTANT_HINT
 from kbproc.methods.calls.flags import Described, argv_of, command_of, flags_of, usage_of
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
     from kbproc.methods.calls.registry import Names
 
 _PLACE = re.compile(r"\$\.params(?P<path>(?:\.\w+)*)(?P<item>(?:\[[^][]*\](?:\.\w+)*)*)")
-_SWITCH = re.compile(r"\b(\w+): true\b")
-_NO_NUMBER = re.compile(r": expected an integer(?: or null)?, got a string\.\Z")
+_SWITCH = lazy(r"\b(\w+): true\b")
+_NO_NUMBER = lazy(r": expected an integer(?: or null)?, got a string\.\Z")
 _LONGEST_COMMAND = 2000  # characters; a longer command is not repeated
 # The flag to name where several set the same param.
 _PREFERRED = {"timeout_ms": "--timeout", "dry_run": "--dry-run"}

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from kbproc.base.host import environment, user_folder
+from kbproc.base.patterns import lazy
 from kbproc.engine.models.hub.names import HubName, begins_commit, is_commit
 
-_ETAG = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+_ETAG = lazy(r"[0-9a-f]{40}|[0-9a-f]{64}")
 
 
 def hub_cache() -> Path:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import re
-
 from msgspec import Struct
 
+from kbproc.base.patterns import lazy
+
 _PART = r"[A-Za-z0-9_][A-Za-z0-9._-]{0,95}"
-_NAME = re.compile(rf"(?P<repository>{_PART}/{_PART})(?:@(?P<revision>[A-Za-z0-9._/-]{{1,255}}))?")
-_COMMIT = re.compile(r"[0-9a-f]{40}")
-_SHORT_COMMIT = re.compile(r"[0-9a-f]{7,40}")
+_NAME = lazy(rf"(?P<repository>{_PART}/{_PART})(?:@(?P<revision>[A-Za-z0-9._/-]{{1,255}}))?")
+_COMMIT = lazy(r"[0-9a-f]{40}")
+_SHORT_COMMIT = lazy(r"[0-9a-f]{7,40}")
 
 
 class HubName(Struct, frozen=True):

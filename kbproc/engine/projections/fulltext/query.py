@@ -56,7 +56,7 @@ class Clauses:
     def terms(self, query: Query) -> list[Term]:
         """Returns the terms that a query looks up."""
         latest, lookups = self._latest
-        if latest != query:
+        if latest is not query and latest != query:
             any_foreign = self.frequency("any", FOREIGN) > 0
             lookups = terms(
                 query,

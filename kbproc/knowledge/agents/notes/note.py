@@ -27,7 +27,8 @@ from kbproc.knowledge.agents.notes import edit, files
 from kbproc.knowledge.agents.notes.files import NotANote, Unavailable, digest, require_text
 from kbproc.knowledge.agents.notes.notebook import ACTOR, Notebook, note_written, unknown_in
 from kbproc.knowledge.agents.quotas import check_quota
-from kbproc.knowledge.documents.anchors import NamedSources, SourceChange, places_of
+from kbproc.knowledge.documents.anchors import NamedSources
+from kbproc.knowledge.documents.document import SourceChange, places_of
 from kbproc.knowledge.documents.lookup import newest_deleted
 from kbproc.knowledge.documents.revision import Content, Ids
 
