@@ -591,7 +591,7 @@ class Store(PublishedStore):
                     ticket.error = self.refused(ticket.error) or ticket.error
             if batch.head == self.log.head:
                 return
-            self.check_writable(look=False)
+            self._check_permitted()  # the lease was checked above
             # A whole record stays in the log even if the process dies before the sync. So the
             # sources that the records name, and do not hold, are durable before any is written.
             try:
