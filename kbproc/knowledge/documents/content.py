@@ -137,7 +137,7 @@ def content_of_text(
         raise KbprocError("input.invalid_params", f"{field} is blank.", field=field)
     if not intake.reads_here(text, type, title):
         return read_content(intake, data, type, title, title=title, keep=keep)
-    # In this process, because asking a parser's takes longer.
+    # Not by a parser, because its answer takes longer.
     parsed = _with_parsers(lambda: intake.parsers.get().read_here(text, title, title))
     return _content(intake, RawSource(data, type, title), parsed, title=title, keep=keep)
 

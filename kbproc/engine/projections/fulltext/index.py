@@ -18,7 +18,7 @@ import itertools
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 import tantivy
@@ -30,11 +30,13 @@ from kbproc.base.failpoints import reach
 from kbproc.base.text.analysis import ANALYSIS_VERSION
 from kbproc.engine.log.record import START, Position
 from kbproc.engine.projections.catalog.rows import IndexRow
-from kbproc.engine.projections.fulltext.beside import IndexProcess
 from kbproc.engine.projections.fulltext.files import CURRENT, damaged, is_sealed, schema_sum, sealed
 from kbproc.engine.projections.fulltext.query import EVERY, FOREIGN
 from kbproc.engine.projections.fulltext.search import FullTextSnapshot
 from kbproc.engine.projections.fulltext.words import words_of
+
+if TYPE_CHECKING:
+    from kbproc.engine.projections.fulltext.beside import IndexProcess
 
 # The first number changes with the schema, the second one with the analysis of words.
 _VERSION = [7, ANALYSIS_VERSION]
@@ -213,6 +215,8 @@ class FullText:
 
         Nothing is staged. Raises OSError.
         """
+        from kbproc.engine.projections.fulltext.beside import IndexProcess  # few stores need it
+
         if self._process is None:
             self._writer = None  # one process may write
             self._process = IndexProcess(self._folder / self._name)
