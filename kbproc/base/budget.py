@@ -10,7 +10,7 @@ BYTES_PER_TOKEN = 3
 
 def byte_size(text: str) -> int:
     """Returns how many bytes the text takes in UTF-8."""
-    return len(text.encode("utf-8", "replace"))
+    return len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
 
 
 def beginning(text: str, room: int) -> str:

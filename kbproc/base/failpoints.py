@@ -15,6 +15,8 @@ FAILPOINTS = {
     "catalog.applied": "records are folded into the catalog's open transaction",
     "catalog.commit": "the catalog is about to commit",
     "catalog.committed": "the catalog has committed",
+    "beside.sent": "another process has the new rows of the full-text index",
+    "beside.committed": "another process has committed the full-text index",
     "fulltext.commit": "the full-text index is about to commit",
     "fulltext.committed": "the full-text index has committed, its position is not saved",
     "fulltext.saved": "the full-text index's position is saved",

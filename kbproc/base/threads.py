@@ -59,6 +59,13 @@ def lower_priority() -> None:
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), process + _NICE)
 
 
+def processors() -> int:
+    """Returns how many processors this process may use."""
+    if sys.platform == "linux":
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 def share_heaps() -> None:
     """Makes threads started from now on share two of glibc's heaps, which keep 16 MB when freed.
 

@@ -89,8 +89,9 @@ def write_until_dead(process: Process) -> list[int]:
     return acknowledged
 
 
-# The scenario reaches no failpoints of repairs, clusters and upkeep: they have tests of their own.
-ELSEWHERE = ("salvage.", "shared.", "upkeep.")
+# The scenario reaches no failpoints of repairs, clusters, upkeep and the process that indexes: they
+# have tests of their own.
+ELSEWHERE = ("salvage.", "shared.", "upkeep.", "beside.")
 POINTS = [point for point in failpoints.FAILPOINTS if not point.startswith(ELSEWHERE)]
 # Only a search that finds many new chunks commits the full-text index: a course of its own.
 SEARCHED = [

@@ -43,7 +43,7 @@ from kbproc.engine.sources.parse.worker import BYTES_IN_TIME
 from kbproc.engine.store import hook_log
 from kbproc.engine.store.folder import FORMAT
 from kbproc.engine.store.sql import query
-from kbproc.engine.store.store import MANY_CHUNKS
+from kbproc.engine.store.store import BESIDE_CHUNKS
 from kbproc.knowledge.agents.notes import diff, files, note
 from kbproc.knowledge.cluster import purging
 from kbproc.knowledge.documents import content
@@ -198,7 +198,7 @@ FACTS: dict[str, Callable[[], float | str]] = {
     "tail_characters": lambda: turns.TAIL_CHARS,
     "segment_characters": lambda: turns.SEGMENT_CHARS,
     "small_kib": lambda: SMALL_BYTES >> 10,
-    "gathered_chunks": lambda: MANY_CHUNKS,
+    "gathered_chunks": lambda: BESIDE_CHUNKS,
     "store_format": lambda: FORMAT,
     "export_version": lambda: VERSION,
     "mapped_ids": lambda: MOST_IDS,

@@ -46,12 +46,12 @@ def embed_text(
     """
     room = max_tokens * 3 // 4
     title, section = title or "", section or ""
-    if section == title or section.startswith(title + PATH):
+    if section and (section == title or section.startswith(title + PATH)):
         title = ""
     if byte_size(title) + byte_size(section) > room:
         title = beginning(title, max(room // 2, room - byte_size(section))).rstrip()
         section = _tail(section, room - byte_size(title))
-    return "\n".join(part for part in (title, section, text) if part)
+    return "\n".join(filter(None, (title, section, text)))
 
 
 def _tail(text: str, size: int) -> str:

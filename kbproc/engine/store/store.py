@@ -23,6 +23,7 @@ from msgspec.structs import replace
 
 from kbproc.base import libraries
 from kbproc.base.errors import KbprocError
+from kbproc.base.threads import processors
 from kbproc.base.wording import few, plural
 from kbproc.base.workers import Backoff, Worker
 from kbproc.engine.log.interface import Behind, Log, OpenLog
@@ -74,6 +75,12 @@ _LOOK_BYTES = 64 << 20
 MANY_CHUNKS = 4_000
 # So are the chunks of a commit that has more than this, if a search has come since the last one.
 _MANY_IN_COMMIT = 100
+# More chunks than this, or than the second number in one commit, go to a process that indexes them,
+# if there is a processor for it: a start of the process costs as much as 1,000 chunks. Once it
+# runs, the second number is enough; it ends after a pause.
+BESIDE_CHUNKS = 1_500
+_BULK_CHUNKS = 500
+_IDLE_S = 5.0
 # The rows of so many chunks, some 20 MB, are read before their words are found: of the chunks that
 # wait, and of the commit that exceeds their limit.
 _MOST_READ = 3 * MANY_CHUNKS
@@ -134,6 +141,8 @@ class Store(PublishedStore):
         self._checkpoints = Worker("checkpoint", self._checkpoint, first_s=None)
         self.index_problem: KbprocError | None = None  # why the full-text index lacks the latest
         self._may_index_go_on = False  # else it is built anew
+        self._may_write_beside = processors() > 1  # False once such a process has failed
+        self._is_bulk = False  # True if so much was written that such a process pays
 
     # ------------------------------------------------------------------ opening
 
@@ -272,18 +281,33 @@ class Store(PublishedStore):
         queries, position = snapshot.queries, snapshot.published.head.position
         since = fulltext.position
         if not self._may_index_go_on:
-            lacks_few = sum(queries.touched_since(0).values()) <= MANY_CHUNKS
+            most = _MOST_READ if fulltext.is_written_beside else MANY_CHUNKS
+            lacks_few = sum(queries.touched_since(0).values()) <= most
             if since.seq or not lacks_few:
                 fulltext.rebuild(queries.all_index_rows(), position)
         changes = follow.changes(queries, fulltext.position.seq, position)
         if changes.chunk_count <= _MOST_READ:
             changes = changes.read()
             when_read()
-        changes.stage(fulltext)
-        has_changed = fulltext.staged is not None or fulltext.position != since
-        fulltext.commit()
+        else:
+            fulltext.write_here()
+        self._write(changes, fulltext)
         self._may_index_go_on = True
-        return has_changed
+        return fulltext.position != since
+
+    def _write(self, changes: follow.Changes, fulltext: FullText) -> None:
+        """Commits changes to the index; in this process where the one beside it has ended."""
+        from kbproc.engine.projections.fulltext.index import ProcessEnded
+
+        try:
+            changes.stage(fulltext)
+            fulltext.commit()
+        except ProcessEnded as end:
+            _logger.warning("the process that indexes has ended: %r", end.__cause__)
+            self._may_write_beside = False
+            fulltext.rollback()
+            changes.stage(fulltext)
+            fulltext.commit()
 
     def adopt(self, built: Built) -> None:
         """Replaces the full-text index."""
@@ -305,15 +329,46 @@ class Store(PublishedStore):
     def _index_beside(self, chunks: int) -> None:
         """Has many chunks indexed beside the next writes. In the lane."""
         self._unindexed_chunks += chunks
+        self._is_bulk |= chunks > _BULK_CHUNKS or self._unindexed_chunks > BESIDE_CHUNKS
         is_due = self.is_searched and chunks > _MANY_IN_COMMIT
-        if is_due or self._unindexed_chunks > MANY_CHUNKS:
+        if is_due or self._are_many_unindexed:
             self.is_searched = False
             _wake(self._indexer)
         if self._unindexed_chunks > 2 * MANY_CHUNKS:
             _log_errors(self.catch_up)
 
-    def _index_step(self, is_woken: bool) -> None:
-        _log_errors(self.catch_up)
+    @property
+    def _are_many_unindexed(self) -> bool:
+        """Returns whether the pending chunks are worth being indexed beside the next writes."""
+        if self._may_write_beside and (self._is_bulk or self._is_beside):
+            return self._unindexed_chunks > _BULK_CHUNKS
+        return self._unindexed_chunks > MANY_CHUNKS
+
+    @property
+    def _is_beside(self) -> bool:
+        """Returns whether another process writes into the full-text index."""
+        return self._fulltext is not None and self._fulltext.is_written_beside
+
+    def _index_step(self, is_woken: bool) -> float | None:
+        """Indexes; after many chunks and until a pause by a process, which this thread starts."""
+        with self.indexing:
+            if not is_woken:
+                self._write_here()
+                return None
+            is_bulk, self._is_bulk = self._is_bulk, False
+            if is_bulk and self._may_write_beside:
+                try:
+                    self.fulltext.write_beside()
+                except (KbprocError, OSError):
+                    _logger.exception("no process could be started to index beside the owner")
+                    self._may_write_beside = False
+            _log_errors(self.catch_up)
+            return _IDLE_S if self._is_beside else None
+
+    def _write_here(self) -> None:
+        """Ends the process that writes into the full-text index, if there is one."""
+        if self._fulltext is not None:
+            self._fulltext.write_here()
 
     # --------------------------------------------------------------- the vectors
 
@@ -536,7 +591,7 @@ class Store(PublishedStore):
                     ticket.error = self.refused(ticket.error) or ticket.error
             if batch.head == self.log.head:
                 return
-            self.check_writable(look=False)
+            self._check_permitted()  # the lease was checked above
             # A whole record stays in the log even if the process dies before the sync. So the
             # sources that the records name, and do not hold, are durable before any is written.
             try:
@@ -631,6 +686,7 @@ class Store(PublishedStore):
         """Leaves everything on disk; a part that fails does not keep the others open."""
         self._indexer.close()
         self._checkpoints.close()
+        self._write_here()
         if self._is_index_behind:
             _log_errors(self.catch_up)
         _log_errors(self.checkpoint)

@@ -135,8 +135,11 @@ def content_of_text(
         ) from None
     if not text.strip():
         raise KbprocError("input.invalid_params", f"{field} is blank.", field=field)
-    plain = text if intake.reads_here(text, type, title) else None
-    return read_content(intake, data, type, title, title=title, keep=keep, plain=plain)
+    if not intake.reads_here(text, type, title):
+        return read_content(intake, data, type, title, title=title, keep=keep)
+    # Not by a parser, because its answer takes longer.
+    parsed = _with_parsers(lambda: intake.parsers.get().read_here(text, title, title))
+    return _content(intake, RawSource(data, type, title), parsed, title=title, keep=keep)
 
 
 def read_content(
@@ -147,7 +150,6 @@ def read_content(
     *,
     title: str | None = None,
     keep: bool = True,
-    plain: str | None = None,
     tell: Callable[[Progress], None] | None = None,
     options: ReadOptions = NO_OPTIONS,
     stamp: str = "",
@@ -155,17 +157,14 @@ def read_content(
 ) -> Content:
     """Parses in a separate process; the bytes are a new source, but a preview does not `keep` them.
 
-    `plain`: the text, where it needs no parser. It is cut into chunks in this process, because
-    asking the other process takes longer. `tell` gets the parser's progress. `redacts`: False for
-    a text whose file stays beside the store and must be equal to it. Raises what the
-    parser raises, and operation.failed for a source without any text.
+    `tell` gets the parser's progress. `redacts`: False for a text whose file stays beside the store
+    and must be equal to it. Raises what the parser raises, and operation.failed for a source
+    without any text.
     """
 
     options = intake.options(options) if redacts else options
 
     def parse() -> ParsedChunks:
-        if plain is not None:
-            return intake.parsers.get().read_here(plain, name, title)
         result = attempt(options)
         has_failed = isinstance(result, KbprocError) and result.type == "operation.failed"
         if has_failed and doc_type in HOLDERS and options.parts:

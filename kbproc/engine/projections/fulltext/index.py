@@ -18,7 +18,7 @@ import itertools
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 import tantivy
@@ -34,6 +34,9 @@ from kbproc.engine.projections.fulltext.files import CURRENT, damaged, is_sealed
 from kbproc.engine.projections.fulltext.query import EVERY, FOREIGN
 from kbproc.engine.projections.fulltext.search import FullTextSnapshot
 from kbproc.engine.projections.fulltext.words import words_of
+
+if TYPE_CHECKING:
+    from kbproc.engine.projections.fulltext.beside import IndexProcess
 
 # The first number changes with the schema, the second one with the analysis of words.
 _VERSION = [7, ANALYSIS_VERSION]
@@ -52,7 +55,10 @@ class Built(Struct, frozen=True):
 
 
 class FullText:
-    """The index on disk, with one writer and any number of snapshots."""
+    """The index on disk, with one writer and any number of snapshots.
+
+    The writer is this process, or from `write_beside` on a process of its own.
+    """
 
     name: ClassVar[str] = "fulltext"
 
@@ -61,6 +67,7 @@ class FullText:
         self._name = ""
         self._index: tantivy.Index
         self._writer: tantivy.IndexWriter | None = None
+        self._process: IndexProcess | None = None
         self.staged: Position | None = None  # position of the staged change
         self.position = START
 
@@ -86,9 +93,7 @@ class FullText:
             current = msgspec.json.decode((self._folder / CURRENT).read_bytes())
             if not is_sealed(current) or current["version"] != _VERSION:
                 return False
-            self._index = _with_tokenizers(
-                tantivy.Index.open(str(self._folder / current["generation"]))
-            )
+            self._index = _opened(self._folder / current["generation"])
             self._name = current["generation"]
             self.position = Position(current["seq"], current["hash"])
         except (OSError, ValueError, KeyError, TypeError):
@@ -112,12 +117,15 @@ class FullText:
             self.rollback()
             raise
 
-    def _stage(self, removed: Iterable[int], rows: Iterable[IndexRow]) -> None:
+    def _stage(self, removed: Sequence[int], rows: Iterable[IndexRow]) -> None:
+        if self._process is not None:
+            with _as_ended():
+                self._process.stage(removed, rows)
+                reach("beside.sent")
+            return
         if self._writer is None:
-            self._writer = self._index.writer(_HEAP, 1)
-        for document_id in set(map(int, removed)):
-            self._writer.delete_documents_by_term("document_id", document_id)
-        _write(self._writer, rows)
+            self._index, self._writer = writer_of(self._folder / self._name)
+        write(self._writer, removed, rows)
 
     def commit(self) -> None:
         """Makes the staged change durable; later snapshots show it. Raises store.io."""
@@ -125,7 +133,11 @@ class FullText:
             return
         with _as_store_io("commit"):
             reach("fulltext.commit")
-            if self._writer is not None:
+            if self._process is not None:
+                with _as_ended():
+                    self._process.commit()
+                reach("beside.committed")
+            elif self._writer is not None:
                 self._writer.commit()
             reach("fulltext.committed")
             self._save(self.staged)
@@ -135,6 +147,7 @@ class FullText:
     def rollback(self) -> None:
         """Drops the staged change."""
         staged, self.staged = self.staged, None
+        self.write_here()
         if staged is not None and self._writer is not None:
             writer, self._writer = self._writer, None  # a writer that can't roll back is unusable
             with _as_store_io("roll back"):
@@ -156,7 +169,7 @@ class FullText:
             with _as_store_io("rebuild"):
                 index = _create(self._folder / name)
                 writer = index.writer(_REBUILD_HEAP, 1)
-                _write(writer, rows)
+                write(writer, (), rows)
                 writer.commit()
                 writer.wait_merging_threads()
                 reach("fulltext.built")
@@ -193,6 +206,30 @@ class FullText:
         """Releases the writer and drops the staged change."""
         self.staged = None
         self._writer = None
+        self.write_here()
+
+    # --------------------------------------------------------- a process that writes
+
+    def write_beside(self) -> None:
+        """Has a process of its own write from now on, for as long as the calling thread lives.
+
+        Nothing is staged. Raises OSError.
+        """
+        from kbproc.engine.projections.fulltext.beside import IndexProcess  # few stores need it
+
+        if self._process is None:
+            self._writer = None  # one process may write
+            self._process = IndexProcess(self._folder / self._name)
+
+    def write_here(self) -> None:
+        """Ends the process that writes, if there is one."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.end()
+
+    @property
+    def is_written_beside(self) -> bool:
+        return self._process is not None
 
     def _save(self, position: Position) -> None:
         # Called after tantivy's commit is on disk, because this file may lag behind it, never lead.
@@ -215,6 +252,18 @@ class FullText:
         for path in self._folder.iterdir():
             if path.is_dir() and path.name != self._name:
                 shutil.rmtree(path, ignore_errors=True)
+
+
+class ProcessEnded(Exception):
+    """The process that wrote beside has ended, and the staged change with it."""
+
+
+@contextlib.contextmanager
+def _as_ended() -> Iterator[None]:
+    try:
+        yield
+    except (OSError, EOFError) as error:
+        raise ProcessEnded from error
 
 
 @contextlib.contextmanager
@@ -259,7 +308,26 @@ def _with_tokenizers(index: tantivy.Index) -> tantivy.Index:
     return index
 
 
-def _write(writer: tantivy.IndexWriter, rows: Iterable[IndexRow]) -> None:
+def writer_of(folder: Path) -> tuple[tantivy.Index, tantivy.IndexWriter]:
+    """Returns the index of `folder`, opened anew, and its writer. Raises OSError, ValueError.
+
+    An index that was opened before another process wrote does not know the files of that process,
+    and would never remove them.
+    """
+    index = _opened(folder)
+    return index, index.writer(_HEAP, 1)
+
+
+def _opened(folder: Path) -> tantivy.Index:
+    return _with_tokenizers(tantivy.Index.open(str(folder)))
+
+
+def write(
+    writer: tantivy.IndexWriter, removed_ids: Iterable[int], rows: Iterable[IndexRow]
+) -> None:
+    """Removes the chunks of documents, and adds chunks."""
+    for document_id in set(map(int, removed_ids)):
+        writer.delete_documents_by_term("document_id", document_id)
     for row in rows:
         writer.add_document(_document(row))
 

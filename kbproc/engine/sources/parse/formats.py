@@ -400,7 +400,8 @@ def _reason(error: Exception) -> str:
 
 def cleaned(parsed: Parsed) -> Parsed:
     """Cleans a parser's result in place and returns it: title, tags, metadata, blocks, counts."""
-    parsed.title = clean_title(without_data_uris(parsed.title or "")[0])
+    if parsed.title is not None:
+        parsed.title = clean_title(without_data_uris(parsed.title)[0])
     parsed.tags = [tag for tag in map(clean_title, parsed.tags) if tag]
     parsed.metadata = {
         key: clean_title(without_data_uris(value)[0]) if isinstance(value, str) else value

@@ -67,11 +67,11 @@ ADVICE: dict[str, str] = {
 
 def counted(counts: Mapping[str, int]) -> dict[str, int]:
     """Returns the counts above zero in the order of KINDS. Raises KeyError for an unknown kind."""
+    if not counts:
+        return {}
     if not counts.keys() <= KINDS.keys():
         unknown = sorted(counts.keys() - KINDS.keys())
         raise KeyError(f"no such kind of unread content: {unknown}")
-    if not any(counts.values()):
-        return {}
     return {kind: counts[kind] for kind in KINDS if counts.get(kind)}
 
 
