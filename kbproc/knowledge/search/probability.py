@@ -26,7 +26,7 @@ from kbproc.base.text.analysis import is_unspaced, words
 from kbproc.base.text.names import names
 from kbproc.base.text.query import Query
 from kbproc.base.text.snippet import stems_in, stems_sought
-from kbproc.base.text.stems import head, plurals, stem_of
+from kbproc.base.text.stems import head, plurals, stem_of, stems
 from kbproc.knowledge.search.fusion import PLACES
 
 if TYPE_CHECKING:
