@@ -132,7 +132,7 @@ def test_the_harness_in_the_readme(tmp_path: Path) -> None:
         text=True,
         check=False,
     )
-    assert (done.returncode, done.stdout) == (0, code.rpartition("# ")[2]), done.stderr
+    assert (done.returncode, done.stdout) == (0, code.rpartition("# such as: ")[2]), done.stderr
 
 
 @pytest.mark.skipif(not LONG, reason="starts a dozen processes really")
