@@ -413,7 +413,7 @@ def test_killed_again_and_again(crowd: Crowd, open_session: OpenSession) -> None
     dead: list[Client] = []
     for _ in range(KILLS):
         owner = crowd.owner(unlike=dead)
-        marks = {w.client: max(w.names, default=0) for w in writers}
+        marks = {w.client: max(list(w.names), default=0) for w in writers}
 
         def written(marks: dict[Client, int | str] = marks) -> bool:
             """True once a write that was sent under the new owner is acknowledged."""
@@ -429,7 +429,7 @@ def test_killed_again_and_again(crowd: Crowd, open_session: OpenSession) -> None
             return all(
                 id in w.client.acknowledged()
                 for w in writers
-                for id in w.names
+                for id in list(w.names)  # which its thread goes on to fill
                 if w.client.alive and id <= marks.get(w.client, 0)  # type: ignore[operator]
             )
 

@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 
 _WIDEST = 100  # longer lines are hard to read
 _UNWRAPPED = re.compile(r"^(```.*?^```$|#{1,6} .*?$)", re.M | re.S)
-_LINK = re.compile(r"(?<!!)\[([^][]+)\]\((?:\.\./)*(?P<page>[\w/-]+\.md)?(?P<anchor>#[^)\s]*)?\)")
+_LINK = re.compile(
+    r"(?<!!)\[([^][]+)\]\((?:\.\./)*(?P<page>[\w/-]+\.md)?(?P<anchor>#[^][()\s]*)?\)"
+)
 _IMAGE = re.compile(r"!\[([^][]*)\]\([^()\s]+\)")
 _RULES = {"#": "=", "##": "-"}
 
