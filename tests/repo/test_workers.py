@@ -11,14 +11,17 @@ from tests.kit.talk import REPO
 PASSES, FAILS, DIES = "assert True", "print('seen'); assert 1 == 2", "import os; os._exit(0)"
 
 
-def run(folder: Path, *options: str, **files: str) -> str:
-    """Runs files of one test each in two workers; returns what pytest prints."""
+def run(folder: Path, **files: str) -> str:
+    """Runs files of one test each in two workers; returns what pytest prints.
+
+    The run's own folder is `folder/base`: pytest would clean up in the machine's otherwise.
+    """
     for name, body in files.items():
         (folder / f"test_{name}.py").write_text(f"def test_it(tmp_path):\n    {body}\n")
     pytest = [sys.executable, "-m", "pytest", "-q", "-p", "tests.kit.pytest_workers"]
-    plain = ["-p", "no:cacheprovider", "-p", "no:hypothesispytest"]
+    plain = ["-p", "no:cacheprovider", "-p", "no:hypothesispytest", "--basetemp", "base"]
     return subprocess.run(
-        [*pytest, "--workers", "2", *plain, *options, "."],
+        [*pytest, "--workers", "2", *plain, "."],
         check=False,
         cwd=folder,
         env={"PYTHONPATH": str(REPO), "PATH": "/usr/bin:/bin", "HOME": str(folder)},
@@ -42,7 +45,7 @@ def test_a_worker_that_dies_fails_its_test_and_ends_the_run(tmp_path: Path) -> N
 
 
 def test_a_worker_has_a_folder_of_its_own(tmp_path: Path) -> None:
+    output = run(tmp_path, a=PASSES, b=PASSES)
     base = tmp_path / "base"
-    output = run(tmp_path, f"--basetemp={base}", a=PASSES, b=PASSES)
     assert {path.name for path in base.iterdir()} <= {"worker0", "worker1"}, output
     assert {path.parent.parent for path in base.glob("*/test_it*")} == {base}, output
