@@ -160,7 +160,8 @@ harnesses: $(READY) $(HARNESSES)
 # A browser for the tests of the page, which are skipped without one.
 browser:
 	apt-get update -qq
-	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium chromium-driver
+	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+		chromium-headless-shell chromium-driver
 
 soak: $(READY)
 	$(BIN)/python -m bench.soak --minutes 20

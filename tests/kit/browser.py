@@ -32,7 +32,8 @@ const look = (looks) => {
 };
 look(100);
 """
-CHROMIUM = shutil.which("chromium")
+# The shell has no windows to draw, which saves a fifth of the time.
+CHROMIUM = shutil.which("chromium-headless-shell") or shutil.which("chromium")
 DRIVER = shutil.which("chromedriver")
 Message = dict[str, Any]
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import ctypes
 import json
 import socket
 import subprocess
@@ -37,7 +36,6 @@ _CHILDREN = {
 }
 # Keeps libraries from starting threads in the template.
 _ENVIRONMENT = {"PYTHONPATH": str(REPO), "PATH": "/usr/bin:/bin", "OPENBLAS_NUM_THREADS": "1"}
-_PR_SET_CHILD_SUBREAPER = 36
 
 _really = threading.Event()
 if LONG or sys.platform != "linux":
@@ -146,7 +144,7 @@ class Template:
     def fork(self, request: Mapping[str, Any], streams: Sequence[int]) -> int:
         """Forks a child of this process; returns its pid."""
         message = json.dumps({**request, "umask": _umask()}).encode()
-        with self._asking, _reaping():
+        with self._asking:
             socket.send_fds(self._control, [message], streams)
             pid = self._control.recv(20)
         assert pid, "the template has ended"
@@ -168,17 +166,6 @@ def template(kind: str, flags: Sequence[str], env: Mapping[str, str], cwd: str) 
             TEMPLATES[kind] = Template(kind, flags, env, cwd)
             atexit.register(TEMPLATES[kind].end)
         return TEMPLATES[kind]
-
-
-@contextlib.contextmanager
-def _reaping() -> Iterator[None]:
-    """Within the block, this process adopts grandchildren whose parent ends."""
-    prctl = ctypes.CDLL(None).prctl
-    prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    try:
-        yield
-    finally:
-        prctl(_PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
 
 
 def _umask() -> int:

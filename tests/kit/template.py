@@ -7,6 +7,7 @@ that sent the request, as if that process had started it.
 
 from __future__ import annotations
 
+import ctypes
 import faulthandler
 import fcntl
 import gc
@@ -14,6 +15,7 @@ import importlib
 import json
 import os
 import pkgutil
+import signal
 import socket
 import sys
 import termios
@@ -30,6 +32,13 @@ from kbproc.base.values import Decoder
 
 MOST = 1 << 17  # bytes that a request may have
 STREAMS = 3
+# Functions of glibc and Python, called with the interpreter's lock held, as around fork().
+_LOCKED = ctypes.PyDLL(None, use_errno=True)
+_LOCKED.syscall.restype = ctypes.c_long
+_PR_GET_TID_ADDRESS = 40  # linux/prctl.h
+_CLONE_PARENT, _CLONE_CHILD_CLEARTID, _CLONE_CHILD_SETTID = 0x8000, 0x200000, 0x1000000
+_FLAGS = ctypes.c_long(_CLONE_PARENT | _CLONE_CHILD_CLEARTID | _CLONE_CHILD_SETTID | signal.SIGCHLD)
+_CLONE = {"x86_64": 56, "aarch64": 220}  # asm/unistd.h
 # Modules that the kit's minimal server imports.
 MINIMAL = ("base64", "difflib", "hashlib", "json", "re", "select", "signal", "time", "datetime")
 # Modules that a serve or command, a document reader, or a process for SQL imports lazily, beside
@@ -91,7 +100,7 @@ def main() -> None:
         data, streams, _, _ = socket.recv_fds(control, MOST, STREAMS)
         if not data:  # the test process has ended
             os._exit(0)
-        control.send(b"%d" % born(control, json.loads(data), streams))
+        control.send(b"%d" % born(json.loads(data), streams))
         for fd in streams:
             os.close(fd)
 
@@ -138,27 +147,36 @@ def read_each_type() -> None:
         worker.frame(worker.ParseAnswers(answers=[worker.ParseAnswer(parsed=parsed)]))
 
 
-def born(control: socket.socket, request: dict[str, Any], streams: list[int]) -> int:
-    """Forks the new process; returns its pid.
-
-    A process between forks it and ends, so that the requester, a subreaper, adopts it.
-    """
-    pid_reader, pid_writer = os.pipe()
-    waits, go = os.pipe()
-    between = os.fork()
-    if between == 0:
-        pid = os.fork()
-        if pid:
-            os.write(pid_writer, b"%d" % pid)
-            os._exit(0)
-        os.close(go)
-        os.read(waits, 1)  # until the process between has ended
+def born(request: dict[str, Any], streams: list[int]) -> int:
+    """Forks the new process; returns its pid."""
+    pid = _fork_for_parent()
+    if pid == 0:
         become(request, streams)
-    os.waitpid(between, 0)
-    pid = int(os.read(pid_reader, 20))
-    for fd in (pid_reader, pid_writer, waits, go):
-        os.close(fd)
     return pid
+
+
+def _fork_for_parent() -> int:
+    """Forks as os.fork does, but for this process's parent, which can wait for the child then.
+
+    See clone(2), CLONE_PARENT. glibc has no function for it that returns in the child; the child's
+    thread keeps its number where glibc looks for it, as after fork(). Raises OSError.
+    """
+    place = ctypes.c_void_p()
+    _check(_LOCKED.prctl(_PR_GET_TID_ADDRESS, ctypes.byref(place), 0, 0, 0))
+    _LOCKED.PyOS_BeforeFork()
+    # The last two arguments are (thread's number, storage), in an order that differs by processor.
+    pid: int = _LOCKED.syscall(_CLONE[os.uname().machine], _FLAGS, None, None, place, place)
+    if pid == 0:
+        _LOCKED.PyOS_AfterFork_Child()
+    else:
+        _LOCKED.PyOS_AfterFork_Parent()
+        _check(pid)
+    return pid
+
+
+def _check(result: int) -> None:
+    if result < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 
 
 def become(request: dict[str, Any], streams: list[int]) -> NoReturn:

@@ -32,7 +32,7 @@ class Listed(NamedTuple):
 def names_users(listener: socket.socket) -> bool:
     """Returns true where the kernel lists sockets with their users; macOS does not."""
     inode = os.fstat(listener.fileno()).st_ino
-    return any(listed.inode == inode for listed in _sockets().values())
+    return any(listed.inode == inode for table in _TABLES for listed in _sockets(table).values())
 
 
 def is_of_this_user(connection: socket.socket, peer: End) -> bool:
@@ -42,23 +42,25 @@ def is_of_this_user(connection: socket.socket, peer: End) -> bool:
     closed socket as root's. It does not list a connection that was reset, and the same ports may
     belong to another one by then.
     """
-    sockets = _sockets()
     own, other = _shown(connection.getsockname()), _shown(peer)
-    here, there = sockets.get((own, other)), sockets.get((other, own))
+    here = there = None
+    for table in _TABLES:
+        if here is None or there is None:  # each table takes the kernel two milliseconds
+            sockets = _sockets(table)
+            here, there = here or sockets.get((own, other)), there or sockets.get((other, own))
     if here is None or here.inode != os.fstat(connection.fileno()).st_ino:
         return False
     return there is not None and there.inode != _NO_INODE and there.user in {os.getuid(), 0}
 
 
-def _sockets() -> dict[tuple[str, str], Listed]:
+def _sockets(table: Path) -> dict[tuple[str, str], Listed]:
     """Returns (local end, remote end) → the socket."""
     sockets: dict[tuple[str, str], Listed] = {}
-    for table in _TABLES:
-        with contextlib.suppress(OSError, ValueError, IndexError):
-            for row in table.read_text("ascii").splitlines()[1:]:
-                columns = row.split()
-                ends = _short(columns[1]), _short(columns[2])
-                sockets[ends] = Listed(int(columns[_USER]), int(columns[_INODE]))
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        for row in table.read_text("ascii").splitlines()[1:]:
+            columns = row.split()
+            ends = _short(columns[1]), _short(columns[2])
+            sockets[ends] = Listed(int(columns[_USER]), int(columns[_INODE]))
     return sockets
 
 
