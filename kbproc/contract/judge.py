@@ -282,7 +282,7 @@ class Talk:
         if isinstance(failed, ExchangeFailed) and failed.broke and remaining:
             broke = remaining[0].get("rule")
         if broke is not None:
-            self._record(broke, WRONG, str(failed), came)
+            self._judge_rule(remaining[0], str(failed), came)
         for rule in (*_own(remaining), *self._conversation.get("shows", ())):
             if rule != broke:
                 cause = failed.cause if isinstance(failed, ExchangeFailed) else str(failed)
@@ -316,7 +316,7 @@ class Talk:
         is_right = self._judge_outcome(step, came)
         for expectation in () if _is_refused(step, came) else step.get("expect", ()):
             if is_right:
-                self._judge(expectation, came)
+                self._judge({"given": step.get("given"), **expectation}, came)
             elif expectation["rule"] != step["rule"]:
                 cause = _cause(step, came, self._step)
                 self._record(expectation["rule"], UNKNOWN, cause, shown(came), cause)
@@ -329,7 +329,7 @@ class Talk:
         """
         why = _unlike(step, came)
         if "rule" in step and not (why and _is_missing(step, came)):
-            self._record(step["rule"], WRONG if why else PASS, why or "", shown(came))
+            self._judge_rule(step, why, shown(came))
         elif why is not None:
             cause = _cause(step, came, self._step)
             raise ExchangeFailed(
@@ -349,7 +349,21 @@ class Talk:
             self._record(rule, UNKNOWN, f"a step before failed: {missing}", cause=str(missing))
             return
         why = mismatch(requirement, came)
-        self._record(rule, WRONG if why else PASS, why or "", "" if came is ABSENT else shown(came))
+        self._judge_rule(expectation, why, "" if came is ABSENT else shown(came))
+
+    def _judge_rule(self, judging: dict[str, Any], why: str | None, came: str) -> None:
+        """Records whether the rule of a step or an expectation was kept: it was unless `why` tells
+        what was expected instead.
+
+        Where the rule that it presupposes (`given`) was not kept, that one alone is blamed.
+        """
+        premise = judging.get("given")
+        kinds = {finding.verdict for finding in self.findings if finding.rule == premise}
+        if why and kinds - {PASS, LEFT_OUT}:
+            cause = f"{premise} was not kept"
+            self._record(judging["rule"], UNKNOWN, f"{cause}: expected {why}", came, cause)
+        else:
+            self._record(judging["rule"], WRONG if why else PASS, why or "", came)
 
     def _record(
         self, rule: str, verdict: str, expected: str = "", came: str = "", cause: str = ""

@@ -91,6 +91,16 @@ def test_conversations_have_names_and_known_steps() -> None:
         assert [step for step in one["steps"] if not set(step) & set(ACTIONS)] == []
 
 
+def test_what_is_given_was_judged_before_in_the_same_conversation() -> None:
+    """Otherwise the rule that presupposes it would be blamed for its breach."""
+    for one in CONVERSATIONS.values():
+        judged: set[str] = set()
+        for step in one["steps"]:
+            for judging in (step, *step.get("expect", ())):
+                assert {judging.get("given")} <= {None, *judged}, (one["name"], judging)
+                judged |= {judging["rule"]} if "rule" in judging else set()
+
+
 def test_an_exported_kit_judges_as_its_own(tmp_path: Path, kit_forked: None) -> None:
     folder = tmp_path / "kit"
     KIT.export(folder, {"kbproc": "0"})

@@ -161,6 +161,21 @@ def test_one_cause_is_told_once(kit_forked: None) -> None:
     }
 
 
+def test_what_breaks_a_presupposed_rule_is_told_once(kit_forked: None) -> None:
+    """A server that forgets tokens forgets those of documents; what it got right stays right."""
+    rules = {"kill.token", "kill.tokens", "kill.token_conflict", "kill.updates"}
+    own = {
+        (one.rule, one.verdict, one.cause) for one in findings(minimal("kill.token"), ["restarts"])
+    }
+    assert {one for one in own if one[0] in rules} == {
+        ("kill.token", WRONG, ""),
+        ("kill.tokens", UNKNOWN, "kill.token was not kept"),
+        ("kill.tokens", PASS, ""),
+        ("kill.token_conflict", UNKNOWN, "kill.tokens was not kept"),
+        ("kill.updates", PASS, ""),
+    }
+
+
 @pytest.mark.parametrize(
     ("command", "reason"),
     [
