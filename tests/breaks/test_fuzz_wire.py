@@ -318,7 +318,8 @@ class Fuzzed:
         self.client.answers.clear()
 
     def _heard(self) -> Counter[Any]:
-        heard = Counter({id: len(got) for id, got in self.client.answers.items() if got})
+        answers = list(self.client.answers.items())  # the reader thread adds to them
+        heard = Counter({id: len(got) for id, got in answers if got})
         return heard + Counter(
             tuple(sorted(repr(answer["id"]) for answer in batch)) for batch in self.client.batches
         )
@@ -340,7 +341,7 @@ class Fuzzed:
         client = self.client
         for answer in [a for got in [*client.answers.values(), *client.batches] for a in got]:
             self._check(answer)
-        for event in [event for events in client.events.values() for event in events]:
+        for event in [event for events in [*client.events.values()] for event in events]:
             fit(event, published()[f"event.{event['type']}"])
         for messages in (client.answers, client.events, client.batches):
             messages.clear()

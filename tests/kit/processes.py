@@ -327,7 +327,7 @@ def check_answers(client: Client) -> None:
     counts = {id: len(client.answers[id]) for id in client.sent}
     wrong = {id: n for id, n in counts.items() if n != 1}
     assert wrong == {}, ([client.sent[id] for id in wrong], client.told())
-    odd = {id: got for id, got in client.answers.items() if id not in client.sent}
+    odd = {id: got for id, got in list(client.answers.items()) if id not in client.sent}
     assert odd == {}, (odd, client.told())
     for id, events in list(client.events.items()):
         if id is not None:
