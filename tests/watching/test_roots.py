@@ -117,6 +117,22 @@ def test_a_link_within_the_folder_that_leads_out_of_it_is_not_followed(
     follows(session, "one.md inner.md two.md")
 
 
+@pytest.mark.parametrize("part", ["folder", "parent"])
+def test_another_folder_of_the_same_path_is_followed(
+    session: Session, folder: Path, part: str
+) -> None:
+    session.data("watch.add", folder=str(folder))
+    follows(session, "one.md")
+    place = folder if part == "folder" else folder.parent
+    place.rename(place.with_name("aside"))
+    folder.mkdir(parents=True)
+    for name in ("one.md", "two.md"):
+        (folder / name).write_text(f"# Another {name}\n")
+    follows(session, "one.md two.md")
+    (folder / "three.md").write_text("# Three\n")
+    follows(session, "one.md two.md three.md")
+
+
 def test_another_mount_in_the_place_of_the_folder(
     session: Session, folder: Path, private: Path
 ) -> None:
@@ -268,6 +284,7 @@ class Course:
         before = self.paths()
         with pytest.MonkeyPatch.context() as patch:
             self.arm(patch, point)
+            self.watched.look()  # as notifications do, which don't run here
             if self.refused is None:
                 self.watched._guarded_pass()
             else:
