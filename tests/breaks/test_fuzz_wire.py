@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -21,7 +22,7 @@ import msgspec
 import pytest
 
 from kbproc.base.settings.config import MAX_BATCH, MAX_ID
-from kbproc.base.values import without_halves
+from kbproc.base.values import MOST_LEVELS, without_halves
 from kbproc.methods.all import registry
 from kbproc.methods.calls import schemas
 from kbproc.methods.calls.checker import lean_schema
@@ -237,6 +238,8 @@ def keys(line: bytes) -> list[Any]:
     """Ids under which a line is answered: one or none; the ids of a batch form one tuple."""
     if not line.strip():
         return []
+    if levels(line) > MOST_LEVELS:  # no JSON to kbproc, so its id is not read either
+        return [None]
     line = without_halves(line)
     if line.lstrip()[:1] == b"[":
         try:
@@ -248,6 +251,15 @@ def keys(line: bytes) -> list[Any]:
         answered = [key for part in parts for key in _keys_of_one(bytes(part))]
         return [tuple(sorted(map(repr, answered)))] if answered else []
     return _keys_of_one(line)
+
+
+def levels(line: bytes) -> int:
+    """The most lists and objects that lie within each other, in a line that is JSON."""
+    level = most = 0
+    for part in re.finditer(rb'"(?:[^"\\]|\\.)*"|[\[{]|[\]}]', line):
+        level += {b"[": 1, b"{": 1, b"]": -1, b"}": -1}.get(part[0], 0)
+        most = max(most, level)
+    return most
 
 
 def _keys_of_one(line: bytes) -> list[Any]:

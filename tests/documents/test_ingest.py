@@ -364,7 +364,8 @@ def test_a_file_in_a_folder_that_is_no_text_ends_no_ingest(
 ) -> None:
     """Only the parser finds the binary data, since it lies beyond the bytes that `detect` reads."""
     put(docs, a_md="Alpha.", b_md="Beta.", c_md="Gamma.", z_log="A line.\n" * 1500)
-    ingest(session, "docs/z.log")
+    first = session.data("doc.ingest", paths=["docs/z.log"])
+    assert counts(first) == {"added": 1}, first["failures"]
     (docs / "z.log").write_bytes(b"A line.\n" * 1500 + bytes(20_000))
     if dry_run:
         answer = session.ask("doc.ingest", paths=["docs"], dry_run=True)["result"]

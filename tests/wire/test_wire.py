@@ -161,6 +161,19 @@ def test_a_bad_line_gets_one_short_typed_answer(name: str, shared: Session) -> N
     assert len(json.dumps(answer)) < 4000
 
 
+@pytest.mark.parametrize(
+    ("levels", "type", "id"),
+    [(512, "input.invalid_params", 1), (513, "input.invalid_json", None)],
+)
+def test_a_line_that_is_too_deep_is_no_json_and_has_no_id(
+    levels: int, type: str, id: int | None, shared: Session
+) -> None:
+    params = b'{"x":%s%s}' % (b"[" * (levels - 2), b"]" * (levels - 2))
+    line = b'{"jsonrpc":"2.0","id":1,"method":"ping","params":%s}' % params
+    (answer,) = answer_to(shared, line)
+    assert (answer["error"]["data"]["type"], answer["id"]) == (type, id)
+
+
 def test_blank_lines_are_passed_over(shared: Session) -> None:
     for line in (b"", b" ", b"\r", b"\t \r"):
         assert answer_to(shared, line) == []
