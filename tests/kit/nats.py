@@ -29,6 +29,7 @@ from kbproc.base.settings.trust import Trust
 from kbproc.engine.cluster.jetstream.making import ask
 from kbproc.engine.cluster.jetstream.settings import StreamSettings
 from kbproc.engine.cluster.jetstream.stream import LogStream
+from tests.kit import tmpfs
 from tests.kit.fixed import CLUSTER
 from tests.kit.patience import PATIENCE, until
 
@@ -49,9 +50,10 @@ def program() -> str:
 @functools.cache
 def shared() -> Servers:
     """Returns one server for all tests of this process; each test has its own streams."""
-    # A sync takes no time in memory.
-    memory = "/dev/shm" if Path("/dev/shm").is_dir() else None
-    folder = Path(tempfile.mkdtemp(prefix="kbproc-nats-", dir=memory))
+    # A sync takes no time in memory. A worker ends without its exit functions, so the next run
+    # removes the folder: its name is one of those that tmpfs.remove_remains knows.
+    memory = str(tmpfs.PLACE) if tmpfs.PLACE.is_dir() else None
+    folder = Path(tempfile.mkdtemp(prefix=f"{tmpfs.PREFIX}{os.getpid()}-nats-", dir=memory))
     servers = Servers.make(folder).start()
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     atexit.register(servers.kill)

@@ -17,7 +17,7 @@ import pytest
 NAME = "run-in-memory"
 PLACE = Path("/dev/shm")
 LEAST_BYTES = 2 << 30  # free, several times what a run needs at a time
-_PREFIX = "kbproc-"
+PREFIX = "kbproc-"  # then the pid of the process whose folder it is
 _FAILED_PREFIX = "kbproc-failed-"
 _MOST_FAILED = 3  # runs whose folders stay
 
@@ -47,7 +47,7 @@ class InMemory:
 
     def __init__(self, place: Path) -> None:
         remove_remains(place)
-        self.folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir=place))
+        self.folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=place))
         self._failed = False
 
     def pytest_sessionfinish(self, exitstatus: int) -> None:
@@ -65,7 +65,7 @@ class InMemory:
 
 def remove_remains(place: Path) -> None:
     """Removes this user's folders of runs that were killed."""
-    for folder in place.glob(f"{_PREFIX}*-*"):
+    for folder in place.glob(f"{PREFIX}*-*"):
         pid = folder.name.split("-")[1]
         if (
             pid.isdecimal()
