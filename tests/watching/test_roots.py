@@ -284,7 +284,7 @@ class Course:
         before = self.paths()
         with pytest.MonkeyPatch.context() as patch:
             self.arm(patch, point)
-            self.watched.look()  # as notifications do, which don't run here
+            self.watched.look()  # because no notifications run here
             if self.refused is None:
                 self.watched._guarded_pass()
             else:
