@@ -59,6 +59,7 @@ def fill(session: Session) -> None:
             text=f"{text} unique{number}",
             kb="other" if number % 2 else "default",
         )
+    session.embedded()  # so that the pack has vectors of what is replaced and deleted
     for id in (1, 4, 7):
         session.data("doc.update", id=id, text=f"git branch number {id} was merged")
     plan = session.error("doc.delete", ids=[2, 5])["plan"]
