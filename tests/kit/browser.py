@@ -32,8 +32,10 @@ const look = (looks) => {
 };
 look(100);
 """
-# The shell has no windows to draw, which saves a fifth of the time.
-CHROMIUM = shutil.which("chromium-headless-shell") or shutil.which("chromium")
+# The shell has no windows to draw, which saves a fifth of the time. Debian's script of that name
+# does not pass on signals, so a driver would end the script alone.
+_SHELL = "/usr/lib/chromium/chromium-headless-shell"
+CHROMIUM = shutil.which(_SHELL) or shutil.which("chromium")
 DRIVER = shutil.which("chromedriver")
 Message = dict[str, Any]
 
