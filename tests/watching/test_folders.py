@@ -15,8 +15,10 @@ from kbproc.base import changes
 from kbproc.base.settings.trust import Trust
 from kbproc.base.workers import Worker
 from kbproc.engine.events.watch import FolderWatched
+from kbproc.engine.sources.walk import Omissions
 from kbproc.knowledge.documents import ingest
 from kbproc.knowledge.watching import folder as watching
+from kbproc.knowledge.watching.watch import NotApproved
 from tests.conftest import OpenSession
 from tests.kit import knowledge
 from tests.kit.patience import PATIENCE, until
@@ -375,6 +377,17 @@ def test_a_folder_that_vanishes_removes_nothing(
     follows(session, "one.md")
     (folder / "two.md").write_text("# Two\n")
     follows(session, "one.md two.md")
+
+
+@pytest.mark.parametrize(("is_file", "state"), [(True, "no folder"), (False, "not there")])
+def test_a_folder_that_is_listed_as_a_file(tmp_path: Path, is_file: bool, state: str) -> None:
+    """The folder may become a file, or vanish, between the look at it and the walk."""
+    folder = tmp_path / "docs"
+    if is_file:
+        folder.write_text("A file.")
+    listing = ingest.FoundFiles({folder: folder}, [], [], Omissions(), [])
+    with pytest.raises(NotApproved, match=f"docs is {state}"):
+        watching._require_listed(folder, listing)
 
 
 def test_a_folder_in_the_folder_that_is_made_anew(session: Session, folder: Path) -> None:

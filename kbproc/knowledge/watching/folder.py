@@ -452,8 +452,8 @@ def _require_listed(folder: Path, listing: FoundFiles) -> None:
     for item in listing.failures:
         if item.error is not None and item.path == str(folder):
             raise item.error
-    if folder in listing.paths:
-        raise NotApproved(f"{folder} is no folder")
+    if folder in listing.paths:  # a path that vanished during the walk is listed, too
+        raise NotApproved(f"{folder} is {'no folder' if os.path.lexists(folder) else 'not there'}")
 
 
 def _unseen_files(paths: Iterable[Path]) -> list[FileOutcome]:
