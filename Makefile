@@ -60,7 +60,7 @@ house: $(READY)
 generated: $(READY)
 	$(BIN)/python -m tools.generate --check
 
-# Imports every test once: otherwise each worker of `make test` would compile all of them.
+# Compiles all tests beside the other checks; `make test` collects them in one process.
 collected: $(READY)
 	@$(BIN)/python -m pytest --collect-only -q tests > .venv/.collected || { cat .venv/.collected; false; }
 

@@ -41,7 +41,7 @@ settings.load_profile(os.environ.get("KBPROC_TEST_PROFILE", "quick"))
 
 # Collection makes a million permanent objects; scanning them would take a third of its time.
 gc.disable()
-# New objects until Python looks for garbage; with the usual 700 it looks for a tenth of the time.
+# New objects until Python looks for garbage; with the usual 700 that takes a twentieth of the time.
 _UNTIL_A_LOOK = 50_000
 
 

@@ -254,7 +254,7 @@ def keys(line: bytes) -> list[Any]:
 
 
 def levels(line: bytes) -> int:
-    """The most lists and objects that lie within each other, in a line that is JSON."""
+    """Returns how many lists and objects lie within each other at most, in a line of JSON."""
     level = most = 0
     for part in re.finditer(rb'"(?:[^"\\]|\\.)*"|[\[{]|[\]}]', line):
         level += {b"[": 1, b"{": 1, b"]": -1, b"}": -1}.get(part[0], 0)

@@ -32,9 +32,9 @@ from kbproc.base.values import Decoder
 
 MOST = 1 << 17  # bytes that a request may have
 STREAMS = 3
-# Functions of glibc and Python, called with the interpreter's lock held, as around fork().
-_LOCKED = ctypes.PyDLL(None, use_errno=True)
-_LOCKED.syscall.restype = ctypes.c_long
+# Functions of glibc, called with the interpreter's lock held, as os.fork calls fork().
+_GLIBC = ctypes.PyDLL(None, use_errno=True)
+_GLIBC.syscall.restype = ctypes.c_long
 _PR_GET_TID_ADDRESS = 40  # linux/prctl.h
 _CLONE_PARENT, _CLONE_CHILD_CLEARTID, _CLONE_CHILD_SETTID = 0x8000, 0x200000, 0x1000000
 _FLAGS = ctypes.c_long(_CLONE_PARENT | _CLONE_CHILD_CLEARTID | _CLONE_CHILD_SETTID | signal.SIGCHLD)
@@ -162,14 +162,14 @@ def _fork_for_parent() -> int:
     thread keeps its number where glibc looks for it, as after fork(). Raises OSError.
     """
     place = ctypes.c_void_p()
-    _check(_LOCKED.prctl(_PR_GET_TID_ADDRESS, ctypes.byref(place), 0, 0, 0))
-    _LOCKED.PyOS_BeforeFork()
+    _check(_GLIBC.prctl(_PR_GET_TID_ADDRESS, ctypes.byref(place), 0, 0, 0))
+    ctypes.pythonapi.PyOS_BeforeFork()
     # The last two arguments are (thread's number, storage), in an order that differs by processor.
-    pid: int = _LOCKED.syscall(_CLONE[os.uname().machine], _FLAGS, None, None, place, place)
+    pid: int = _GLIBC.syscall(_CLONE[os.uname().machine], _FLAGS, None, None, place, place)
     if pid == 0:
-        _LOCKED.PyOS_AfterFork_Child()
+        ctypes.pythonapi.PyOS_AfterFork_Child()
     else:
-        _LOCKED.PyOS_AfterFork_Parent()
+        ctypes.pythonapi.PyOS_AfterFork_Parent()
         _check(pid)
     return pid
 

@@ -15,10 +15,8 @@ from kbproc.base import changes
 from kbproc.base.settings.trust import Trust
 from kbproc.base.workers import Worker
 from kbproc.engine.events.watch import FolderWatched
-from kbproc.engine.sources.walk import Omissions
 from kbproc.knowledge.documents import ingest
 from kbproc.knowledge.watching import folder as watching
-from kbproc.knowledge.watching.watch import NotApproved
 from tests.conftest import OpenSession
 from tests.kit import knowledge
 from tests.kit.patience import PATIENCE, until
@@ -380,14 +378,25 @@ def test_a_folder_that_vanishes_removes_nothing(
 
 
 @pytest.mark.parametrize(("is_file", "state"), [(True, "no folder"), (False, "not there")])
-def test_a_folder_that_is_listed_as_a_file(tmp_path: Path, is_file: bool, state: str) -> None:
-    """The folder may become a file, or vanish, between the look at it and the walk."""
-    folder = tmp_path / "docs"
-    if is_file:
-        folder.write_text("A file.")
-    listing = ingest.FoundFiles({folder: folder}, [], [], Omissions(), [])
-    with pytest.raises(NotApproved, match=f"docs is {state}"):
-        watching._require_listed(folder, listing)
+def test_a_folder_that_vanishes_before_it_is_walked(
+    session: Session, folder: Path, monkeypatch: pytest.MonkeyPatch, is_file: bool, state: str
+) -> None:
+    session.data("watch.add", folder="docs")
+    follows(session, "one.md")
+    real = ingest.find_files
+
+    def find_files(*arguments: Any) -> ingest.FoundFiles:
+        if folder.is_dir():
+            folder.rename(folder.with_name("aside"))
+            if is_file:
+                folder.write_text("A file.")
+        return real(*arguments)
+
+    monkeypatch.setattr(ingest, "find_files", find_files)
+    (folder / "two.md").write_text("# Two\n")
+    shows(session, state="missing")
+    assert watched(session)["warnings"] == [f"{folder} is {state}; its documents stay as they are."]
+    assert documents(session).keys() == {"one.md"}
 
 
 def test_a_folder_in_the_folder_that_is_made_anew(session: Session, folder: Path) -> None:

@@ -213,10 +213,11 @@ class WatchedFolder:
         """Compares the files with those that were read, and ingests what differs."""
         top = self._approved()
         listing, stamps = self._look()
-        _require_listed(self._path, listing)
-        if self._approved() != top:  # the folder vanished with all of its files
+        # A folder that vanishes takes its files with it, and the walk lists its path as a file.
+        if self._approved() != top or self._path in listing.paths:
             self.look()
             return
+        _require_listed(self._path, listing)
         changed = [path for path, stamp in stamps.items() if self._read.get(path) != stamp]
         lost = self._read.keys() - stamps.keys()
         failures = {item.path: str(item.error) for item in listing.failures}
@@ -446,14 +447,10 @@ def concerns(name: str) -> bool:
 
 
 def _require_listed(folder: Path, listing: FoundFiles) -> None:
-    """Raises the error of a folder that could not be listed, and NotApproved for one that has
-    become a file.
-    """
+    """Raises the error of a folder that could not be listed."""
     for item in listing.failures:
         if item.error is not None and item.path == str(folder):
             raise item.error
-    if folder in listing.paths:  # a path that vanished during the walk is listed, too
-        raise NotApproved(f"{folder} is {'no folder' if os.path.lexists(folder) else 'not there'}")
 
 
 def _unseen_files(paths: Iterable[Path]) -> list[FileOutcome]:
